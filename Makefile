@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: GPL-2.0
+# The entry for people: `make help`. What goes into the module is in Kbuild.
+VERSION := 0.1
+
+KDIR ?= /lib/modules/$(shell uname -r)/build
+vm := selftests/vm
+
+export KERNEL MEM TIMEOUT SHARE NOMODULE CMD T
+
+# One goal for each call of the kernel's make: with two, the one of 7.3 overwrites this file.
+module:
+	$(MAKE) -C $(KDIR) M=$(CURDIR) modules
+
+help:
+	@echo 'make                   build softhca.ko for the running kernel, or for KDIR='
+	@echo 'make install           install it, by DKMS where that exists; needs root'
+	@echo 'make check             all tests; T=NAME picks kselftests by name, KERNEL=7.3|6.12 one kernel'
+	@echo 'make unit              the unit tests, without a VM'
+	@echo 'make lint              warnings, sparse, checkpatch, shellcheck'
+	@echo 'make demo              the stock RDMA programs on softhca, in a VM'
+	@echo 'make bench             the benchmarks, in a VM'
+	@echo 'make vm CMD="…"        run a command in a VM with softhca loaded; KERNEL= MEM= TIMEOUT= SHARE=folder NOMODULE=1'
+	@echo 'make clean             remove what make built here'
+	@echo
+	@echo 'Tests need root on Debian 12 or 13 and mmdebstrap. The guest is kept in SOFTHCA_CACHE (/var/cache/softhca).'
+
+vm:
+	@[ -n "$$CMD" ] || { echo 'make vm CMD="a command for the guest"' >&2; exit 2; }
+	@$(vm)/vm "$$CMD"
+
+check:
+	@$(vm)/check $(if $(T),"$$T")
+
+unit:
+	@$(vm)/unit
+
+lint:
+	@scripts/lint
+
+demo:
+	@$(vm)/payload-run ./demo-guest
+
+bench:
+	@$(vm)/payload-run ./bench/run
+
+install:
+	@VERSION=$(VERSION) KDIR=$(KDIR) scripts/install
+
+clean:
+	$(MAKE) -C $(KDIR) M=$(CURDIR) clean
+
+.PHONY: module help vm check unit lint demo bench install clean
