@@ -29,7 +29,7 @@ vm:
 	@$(vm)/vm "$$CMD"
 
 check:
-	@$(vm)/check $(if $(T),"$$T")
+	@$(vm)/check
 
 unit:
 	@$(vm)/unit
