@@ -133,7 +133,7 @@ int raw_wait(struct raw *r, struct raw_cqe *cqe, int ms)
 		cqe->vendor = error->vendor_err_synd;
 	}
 	r->ci++;
-	__atomic_store_n(&r->cq.dbrec[MLX5_CQ_SET_CI],
+	__atomic_store_n(&r->cq.dbrec[0],
 			 htobe32(r->ci & 0xffffff), __ATOMIC_RELEASE);
 	return 1;
 }
