@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Queue memory: rings and doorbell records, found through the PAS list of a
+ * context and not through MKeys (HM 1.4).
+ *
+ * Invariants:
+ *  - The bus is asked once, when the queue is created; the host keeps queue
+ *    memory mapped until the queue has been destroyed.
+ *  - A queue may begin anywhere in its first page that page_offset can name, and
+ *    neighbouring pages of the PAS list need not be neighbours in memory.
+ */
+#include <linux/errno.h>
+#include <linux/minmax.h>
+#include <linux/slab.h>
+#include <linux/string.h>
+
+#include "engine.h"
+
+/* The bus maps at most this much at once. */
+#define HCA_BUF_MAX_SHIFT	21
+
+/**
+ * hca_buf_init() - reach the memory of a queue
+ * @hca: the HCA
+ * @buf: filled in
+ * @pas: PAS list of the command
+ * @nr_pas: entries that the command holds
+ * @log_page: log2 of the page size of the context
+ * @offset: the context's page_offset, in 1/64 of that page
+ * @size: bytes of the queue
+ *
+ * Context: process, may sleep.
+ * Return: HCA_OK; check 0x10: PAS list too short; 0x11: an address that the bus
+ * refuses; LIM_ERR when memory ran out.
+ */
+hca_cmd_status hca_buf_init(struct hca *hca, struct hca_buf *buf, const __be64 *pas,
+			    size_t nr_pas, unsigned int log_page, u32 offset, u64 size)
+{
+	unsigned int shift = min_t(unsigned int, log_page, HCA_BUF_MAX_SHIFT);
+	u64 start = (u64)offset << (log_page - HCA_PAGE_OFFSET_SHIFT);
+	u64 in_page = start & ((1ULL << shift) - 1);
+	u64 first = start >> shift;
+	u64 nr, i;
+
+	memset(buf, 0, sizeof(*buf));
+	if (!size)
+		return HCA_OK;
+	nr = (in_page + size + (1ULL << shift) - 1) >> shift;
+	if ((first + nr - 1) >> (log_page - shift) >= nr_pas)
+		return HCA_REFUSE(BAD_INP_LEN_ERR, 0x10);
+	buf->chunk = kvcalloc(nr, sizeof(*buf->chunk), GFP_KERNEL);
+	if (!buf->chunk)
+		return HCA_REFUSE(LIM_ERR, 0x12);
+	buf->shift = shift;
+	buf->offset = in_page;
+	buf->size = size;
+	for (i = 0; i < nr; i++) {
+		u64 chunk = first + i;
+		u64 page = be64_to_cpu(pas[chunk >> (log_page - shift)]);
+
+		page &= ~(HCA_PAGE_SIZE - 1);
+		page += (chunk & ((1ULL << (log_page - shift)) - 1)) << shift;
+		buf->chunk[i] = hca->ops->bus_map(hca->host, page, 1UL << shift);
+		if (!buf->chunk[i]) {
+			hca_buf_free(buf);
+			return HCA_REFUSE(BAD_PARAM_ERR, 0x11);
+		}
+	}
+	return HCA_OK;
+}
+
+/**
+ * hca_buf_free() - forget the memory of a queue
+ * @buf: the queue memory
+ */
+void hca_buf_free(struct hca_buf *buf)
+{
+	kvfree(buf->chunk);
+	buf->chunk = NULL;
+}
+
+/**
+ * hca_buf_ptr() - address of a byte of a queue
+ * @buf: the queue memory
+ * @offset: of the byte, less than the size
+ *
+ * The memory is contiguous at least up to the next 64-byte boundary if the queue
+ * begins at one, which holds for CQEs and EQEs.
+ *
+ * Context: any.
+ * Return: the CPU address.
+ */
+void *hca_buf_ptr(const struct hca_buf *buf, u64 offset)
+{
+	offset += buf->offset;
+	return (u8 *)buf->chunk[offset >> buf->shift] + (offset & ((1ULL << buf->shift) - 1));
+}
+
+/**
+ * hca_buf_read() - copy bytes of a queue into private memory
+ * @buf: the queue memory
+ * @offset: of the first byte
+ * @to: destination
+ * @len: how many; the range lies inside the queue
+ *
+ * Context: any.
+ */
+void hca_buf_read(const struct hca_buf *buf, u64 offset, void *to, size_t len)
+{
+	offset += buf->offset;
+	while (len) {
+		size_t at = offset & ((1ULL << buf->shift) - 1);
+		size_t n = min_t(size_t, len, (1UL << buf->shift) - at);
+
+		memcpy(to, (u8 *)buf->chunk[offset >> buf->shift] + at, n);
+		to = (u8 *)to + n;
+		offset += n;
+		len -= n;
+	}
+}
+
+/**
+ * hca_map_dbr() - reach a doorbell record
+ * @hca: the HCA
+ * @dma: its address from the context, 8 bytes long and 8-byte aligned
+ *
+ * Context: any.
+ * Return: the record's two words, or NULL when there is no such memory.
+ */
+__be32 *hca_map_dbr(struct hca *hca, u64 dma)
+{
+	if (dma & 7)
+		return NULL;
+	return hca->ops->bus_map(hca->host, dma, 8);
+}

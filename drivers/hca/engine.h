@@ -1,0 +1,804 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The HCA half: its objects and who may touch what.
+ *
+ * Invariants:
+ *  - No ib_verbs, no mm, no netdev here. The same sources build in userspace
+ *    (selftests/unit), where locks check themselves and time is virtual.
+ *  - Numbers (QPN, CQN, EQN, mkey index, PD, UAR) are looked up in an xarray
+ *    under RCU; an object found there is used only after hca_ref_get() or, for
+ *    an MKey, hca_mkey_enter() has succeeded. Objects are freed by kfree_rcu().
+ *  - Memory shared with the host is read once into private memory, checked
+ *    there, and never looked at again (design rule 1).
+ *  - Lock order: qp->sq_lock, then any one qp->rq_lock (the peer's or its own),
+ *    then cq->lock, then eq->lock. No sq_lock is taken while another is held.
+ *    icm->lock nests inside nothing of this and holds nothing of it.
+ *  - An access count of an MKey (hca_mkey_enter()) is held only between finding
+ *    the key and the end of one chunk's copy. Locks are taken before it, never
+ *    while it is held, spinlocks of a CQ excepted (HM 11.4 R1).
+ *  - The interrupt callback is called with no spinlock held; what it may call of the
+ *    wall, hca_uar_store() without HCA_STORE_INLINE, takes none but spinlocks.
+ */
+#ifndef HCA_ENGINE_H
+#define HCA_ENGINE_H
+
+#include <linux/atomic.h>
+#include <linux/completion.h>
+#include <linux/hrtimer.h>
+#include <linux/list.h>
+#include <linux/maple_tree.h>
+#include <linux/mutex.h>
+#include <linux/percpu.h>
+#include <linux/rcupdate.h>
+#include <linux/refcount.h>
+#include <linux/spinlock.h>
+#include <linux/types.h>
+#include <linux/wait.h>
+#include <linux/workqueue.h>
+#include <linux/xarray.h>
+#include <linux/mlx5/cq.h>
+#include <linux/mlx5/device.h>
+#include <linux/mlx5/qp.h>
+
+#include "compat.h"
+#include <hca/counters.h>
+#include <hca/explain.h>
+#include <hca/hca.h>
+#include <hca/syndrome.h>
+
+/* Firmware pages and the page size unit of every context are 4 KiB. */
+#define HCA_PAGE_SHIFT		12
+#define HCA_PAGE_SIZE		(1UL << HCA_PAGE_SHIFT)
+
+/* A context's page_offset counts 64ths of its page. */
+#define HCA_PAGE_OFFSET_SHIFT	6
+
+#define HCA_LOG_MAX_MKEY	20
+#define HCA_LOG_MAX_QP		17
+#define HCA_LOG_MAX_CQ		17
+#define HCA_MAX_EQS		64
+#define HCA_MAX_UARS		0xffff
+#define HCA_LOG_MAX_PD		23
+#define HCA_LOG_MAX_QP_SZ	15
+#define HCA_LOG_MAX_CQ_SZ	22
+#define HCA_LOG_MAX_EQ_SZ	22
+#define HCA_LOG_MAX_MSG		31
+#define HCA_LOG_MAX_RA		4
+#define HCA_MAX_WQE_SQ		1024
+#define HCA_MAX_WQE_RQ		512
+#define HCA_ROCE_ADDRESSES	256
+#define HCA_MIN_LOG_PAGE_MTT	12
+#define HCA_MAX_LOG_PAGE_MTT	31
+
+/* The wire's largest message; also what a zero byte_count stands for (HM 4.1). */
+#define HCA_MAX_MSG		(1ULL << 31)
+
+/* What one hold of the access counts may move, HM 11.3. */
+#define HCA_CHUNK		(256 << 10)
+
+/*
+ * Reference count of an object that a command destroys: the destroyer removes
+ * the object from its table, then waits here until the last user has left.
+ */
+struct hca_ref {
+	refcount_t count;
+	struct completion idle;
+};
+
+static inline void hca_ref_init(struct hca_ref *ref)
+{
+	refcount_set(&ref->count, 1);
+	init_completion(&ref->idle);
+}
+
+static inline bool hca_ref_get(struct hca_ref *ref)
+{
+	return refcount_inc_not_zero(&ref->count);
+}
+
+static inline void hca_ref_put(struct hca_ref *ref)
+{
+	if (refcount_dec_and_test(&ref->count))
+		complete(&ref->idle);
+}
+
+static inline void hca_ref_drain(struct hca_ref *ref)
+{
+	hca_ref_put(ref);
+	wait_for_completion(&ref->idle);
+}
+
+/**
+ * struct hca_buf - queue memory: what a context's PAS list describes
+ * @chunk: CPU address of each chunk of 2^@shift bytes
+ * @shift: log2 of the chunk size
+ * @offset: where the queue begins in the first chunk, in bytes
+ * @size: length of the queue in bytes
+ */
+struct hca_buf {
+	void **chunk;
+	unsigned int shift;
+	u32 offset;
+	u64 size;
+};
+
+/* icm.c: pages given by MANAGE_PAGES and what is kept in them */
+
+/**
+ * struct hca_page - a firmware page
+ * @dma: its DMA address
+ * @va: its CPU address
+ * @entry: in icm->free while free
+ */
+struct hca_page {
+	u64 dma;
+	void *va;
+	struct list_head entry;
+	bool used;
+};
+
+/**
+ * struct hca_ctx_table - contexts of one kind, ICM pages appearing on demand
+ * @base: ICM address of entry 0
+ * @shift: log2 of the entry size
+ * @pages: struct hca_ctx_page by page number; protected by icm->lock
+ */
+struct hca_ctx_table {
+	u64 base;
+	unsigned int shift;
+	struct xarray pages;
+};
+
+/* Translation tables up to 2 KiB share pages by size class: 64 B .. 2 KiB. */
+#define HCA_XLT_MIN_SHIFT	6
+#define HCA_XLT_CLASSES		6
+
+/**
+ * struct hca_xlt - one translation table
+ * @addr: its ICM address, 0 for a key without table
+ * @bytes: size, a multiple of 64
+ * @chunk: CPU address of each 4 KiB of it (of the whole, if smaller)
+ * @pages: the firmware pages, for tables of more than 2 KiB
+ * @slab: the shared page, for the others
+ */
+struct hca_xlt {
+	u64 addr;
+	u64 bytes;
+	void **chunk;
+	struct hca_page **pages;
+	struct hca_xlt_slab *slab;
+};
+
+/**
+ * struct hca_icm - the HCA's context memory
+ * @lock: protects everything here; sleeping, never taken on the data path
+ * @owned: struct hca_page by DMA page number: every page the host gave
+ * @free: pages not in use
+ * @nr_owned: pages in @owned
+ * @nr_free: pages in @free
+ * @space: allocated ranges of the XLT part of the ICM address space
+ * @slabs: per size class, the shared pages with room
+ * @mpt: MKCs
+ * @qpc: queue pair contexts
+ * @cqc: completion queue contexts
+ * @eqc: event queue contexts
+ * @given: woken when pages arrive or are refused
+ * @refusals: counts MANAGE_PAGES "cannot give"
+ * @asking: a page request event is unanswered
+ * @latched: a request to be raised once an EQ subscribes, in pages
+ * @quiet_until: no new request before this time, in ns of ktime_get_ns()
+ * @surplus: takes care of pages that have been free for a second
+ */
+struct hca_icm {
+	struct mutex lock;
+	struct xarray owned;
+	struct list_head free;
+	u32 nr_owned;
+	u32 nr_free;
+	struct maple_tree space;
+	struct list_head slabs[HCA_XLT_CLASSES];
+	struct hca_ctx_table mpt;
+	struct hca_ctx_table qpc;
+	struct hca_ctx_table cqc;
+	struct hca_ctx_table eqc;
+	wait_queue_head_t given;
+	unsigned int refusals;
+	bool asking;
+	s32 latched;
+	u64 quiet_until;
+	struct delayed_work surplus;
+};
+
+/* mkey.c */
+
+/**
+ * struct hca_mkc - the fields of an MKC that an access looks at, decoded
+ */
+struct hca_mkc {
+	u64 start;
+	u64 len;
+	u32 pd;
+	u32 qpn;
+	u8 variant;
+	u8 mode;
+	u8 log_page_size;
+	bool free;
+	bool length64;
+	bool lr;
+	bool lw;
+	bool rr;
+	bool rw;
+	bool a;
+};
+
+/**
+ * struct hca_mkey - an MPT entry and what the engine keeps beside it
+ * @index: mkey_index
+ * @image: the MKC, 64 bytes in a firmware page, the truth for QUERY_MKEY
+ * @mkc: @image decoded; constant while the key is in the table
+ * @xlt: translation table
+ * @octwords: its capacity: translations_octword_size rounded up to 4
+ * @inflight: accesses running, counted in the slot that @epoch selected
+ * @epoch: lowest bit selects the slot for accesses that begin
+ * @draining: somebody waits for a slot to become 0
+ * @gone: destroyed: an access that still finds it must not begin
+ * @rcu: look-ups run under RCU
+ */
+struct hca_mkey {
+	u32 index;
+	void *image;
+	struct hca_mkc mkc;
+	struct hca_xlt xlt;
+	u32 octwords;
+	atomic_t inflight[2];
+	unsigned int epoch;
+	bool draining;
+	bool gone;
+	struct rcu_head rcu;
+};
+
+/* Special keys, HM 2.2: values and place in the index space. */
+#define HCA_KEY_TERMINATE	0x100
+#define HCA_KEY_RESD		0x200
+#define HCA_KEY_DUMP_FILL	0x500
+#define HCA_FIRST_MKEY		16
+
+/* xlate.c */
+
+/**
+ * struct hca_who - on whose behalf memory is accessed
+ * @pd: protection domain of the queue
+ * @qpn: number of the queue pair
+ * @remote: the key is an rkey
+ * @rlky: resd_lkey is allowed (queue context rlky)
+ */
+struct hca_who {
+	u32 pd;
+	u32 qpn;
+	bool remote;
+	bool rlky;
+};
+
+/* A contiguous piece of memory. @p is NULL for dump_fill_mkey. */
+struct hca_seg {
+	void *p;
+	u32 len;
+};
+
+/* One unaligned chunk of 4 KiB pages, or a full WQE of data segments. */
+#define HCA_MAX_SEGS		80
+#define HCA_MAX_HELD		64
+
+/**
+ * struct hca_sgl - where a chunk of an access really lies
+ * @bytes: total of @seg
+ * @nr_segs: entries of @seg
+ * @nr_held: entries of @held
+ * @seg: the pieces, in request order
+ * @held: the MKeys whose access count is held until hca_sgl_release()
+ * @slot: in which slot each of them is counted
+ * @syndrome: why the last translation failed
+ * @key: and on which key
+ * @va: at which address
+ */
+struct hca_sgl {
+	u32 bytes;
+	u16 nr_segs;
+	u16 nr_held;
+	u8 syndrome;
+	u32 key;
+	u64 va;
+	struct hca_seg seg[HCA_MAX_SEGS];
+	struct hca_mkey *held[HCA_MAX_HELD];
+	u8 slot[HCA_MAX_HELD];
+};
+
+/**
+ * struct hca_walk - a translation in progress
+ * @hca: the HCA
+ * @who: for whom
+ * @access: what will be done
+ * @sgl: receives the result
+ * @trace: called for each table look-up, or NULL
+ * @trace_arg: its argument
+ */
+struct hca_walk {
+	struct hca *hca;
+	struct hca_who who;
+	enum hca_access access;
+	struct hca_sgl *sgl;
+	void (*trace)(void *arg, const struct hca_explain_step *step);
+	void *trace_arg;
+};
+
+/* eq.c */
+
+/**
+ * struct hca_eq - event queue
+ * @lock: protects the ring position and @armed
+ * @armed: the next event raises the interrupt
+ * @pi: producer index
+ * @ci: consumer index, as the driver last told
+ * @events: bitmap of subscribed event types
+ * @users: CQs that report here
+ * @irq_work: raises the interrupt when an arming finds events waiting
+ */
+struct hca_eq {
+	struct hca *hca;
+	u32 eqn;
+	spinlock_t lock;
+	bool armed;
+	u32 pi;
+	u32 ci;
+	u8 log_size;
+	u16 vector;
+	u64 events[4];
+	atomic_t users;
+	struct hca_buf buf;
+	void *image;
+	struct work_struct irq_work;
+	struct hca_ref ref;
+	struct rcu_head rcu;
+};
+
+/* cq.c */
+
+/**
+ * struct hca_cq - completion queue
+ * @lock: protects everything below it, and the order of CQEs
+ * @pi: producer index, free running
+ * @failed: overrun; nothing is written any more
+ * @armed: an arm is pending
+ * @arm_solicited: it asks for a solicited or error CQE
+ * @arm_ci: consumer index when it was armed
+ * @arm_seen: last arm word acted upon
+ * @fired: events raised so far; the low bits are the arm sequence number
+ * @last_solicited: index after the last solicited or error CQE
+ * @any_solicited: there was one
+ * @overrun: carries the error to the queue pairs
+ */
+struct hca_cq {
+	struct hca *hca;
+	u32 cqn;
+	struct hca_eq *eq;
+	u32 uar;
+	atomic_t users;
+	void *image;
+	spinlock_t lock;
+	struct hca_buf buf;
+	__be32 *dbr;
+	u32 pi;
+	u8 log_size;
+	u8 cqe_shift;
+	bool ignore_overrun;
+	bool failed;
+	bool armed;
+	bool arm_solicited;
+	u32 arm_ci;
+	u32 arm_seen;
+	u32 fired;
+	u32 last_solicited;
+	bool any_solicited;
+	struct work_struct overrun;
+	struct hca_ref ref;
+	struct rcu_head rcu;
+};
+
+/* qp.c, sq.c, rq.c, responder.c */
+
+/* A data segment, parsed. @inl is set for inline data. */
+struct hca_sge {
+	u32 key;
+	u64 len;
+	u64 addr;
+	const void *inl;
+};
+
+#define HCA_MAX_SGE		(HCA_MAX_WQE_SQ / 16)
+
+/**
+ * struct hca_sge_list - the data segments of a WQE
+ * @nr: entries of @sge
+ * @has_inline: one of them is inline
+ * @total: their length
+ */
+struct hca_sge_list {
+	u16 nr;
+	bool has_inline;
+	u64 total;
+	struct hca_sge sge[HCA_MAX_SGE];
+};
+
+/**
+ * struct hca_req - the send WQE in execution
+ * @active: there is one
+ * @opcode: MLX5_OPCODE_*
+ * @fm_ce_se: from the control segment
+ * @index: SQ index of its first basic block
+ * @blocks: basic blocks that it takes
+ * @imm: immediate as in the WQE
+ * @rkey: remote key
+ * @raddr: remote address
+ * @swap_add: atomic argument
+ * @compare: atomic argument
+ * @done: bytes moved
+ * @rnr_left: RNR retries left
+ * @retry_left: time-outs left
+ * @not_before: time of the next try, in ns of ktime_get_ns(); 0 = now
+ * @data: local data segments
+ * @wqe: private copy of the WQE
+ */
+struct hca_req {
+	bool active;
+	u8 opcode;
+	u8 fm_ce_se;
+	u16 index;
+	u16 blocks;
+	__be32 imm;
+	u32 rkey;
+	u64 raddr;
+	u64 swap_add;
+	u64 compare;
+	u64 done;
+	u8 rnr_left;
+	u8 retry_left;
+	u64 not_before;
+	struct hca_sge_list data;
+	u8 wqe[HCA_MAX_WQE_SQ] __aligned(16);
+};
+
+/**
+ * struct hca_recv - the receive WQE in use
+ * @active: there is one
+ * @index: its receive counter
+ * @data: its data segments
+ * @wqe: private copy
+ */
+struct hca_recv {
+	bool active;
+	u16 index;
+	struct hca_sge_list data;
+	u8 wqe[HCA_MAX_WQE_RQ] __aligned(16);
+};
+
+/**
+ * struct hca_qp - queue pair
+ * @state: MLX5_QP_STATE_*; read under either lock; moved to ERR under either, to
+ *	anything else under both
+ * @dead: being destroyed: no timer or worker is started any more
+ * @pd: protection domain, like the next ones constant from CREATE_QP on
+ * @dbr: doorbell records: [0] receive, [1] send
+ * @image: the QPC, in a firmware page; written with both locks held
+ * @rgid_ours: the destination is one of our GIDs, as of @rgid_seen
+ * @rgid_seen: the roce_changes for which that was found out; under sq_lock
+ * @sq_lock: requester: everything down to @rq_lock. Whoever holds it executes
+ *	WQEs; a doorbell that finds it taken leaves its news in @sq_rung.
+ * @sq_rung: records may have news; cleared before they are read
+ * @sq_waiters: somebody waits for @sq_lock: leave it after this chunk
+ * @sq_ci: consumer index in basic blocks
+ * @req: the WQE in execution
+ * @src: pieces of the source of a chunk
+ * @dst: pieces of its destination
+ * @rq_lock: responder: the receive queue, taken by the peer's requester
+ * @rq_ci: receive WQEs consumed
+ * @recv: the receive WQE in use
+ * @error: the debug record; written once per life in a non-error state
+ * @sq_work: executes what no doorbell thread does
+ * @sq_timer: queues @sq_work when a wait is over
+ * @flush_work: flushes both queues, and again while receives may be posted
+ * @flush_delay: time to the next look, in ms
+ */
+struct hca_qp {
+	struct hca *hca;
+	struct hca_ref ref;
+	struct rcu_head rcu;
+	u32 qpn;
+	u8 st;
+	u8 state;
+	bool dead;
+	bool rlky;
+	u32 pd;
+	u32 uar;
+	u32 user_index;
+	struct hca_cq *scq;
+	struct hca_cq *rcq;
+	struct hca_buf buf;
+	__be32 *dbr;
+	void *image;
+	u32 sq_offset;
+	u8 log_sq_size;
+	u8 log_rq_size;
+	u8 rq_shift;
+	bool has_sq;
+	bool has_rq;
+
+	/* from the transitions */
+	u32 remote_qpn;
+	u8 rgid[16];
+	bool rgid_ours;
+	unsigned int rgid_seen;
+	bool rre;
+	bool rwe;
+	bool rae;
+	u8 log_msg_max;
+	u8 retry_count;
+	u8 rnr_retry;
+	u8 ack_timeout;
+	u8 min_rnr_nak;
+
+	struct mutex sq_lock;
+	bool sq_rung;
+	atomic_t sq_waiters;
+	u16 sq_ci;
+	struct hca_req req;
+	struct hca_sgl src;
+	struct hca_sgl dst;
+
+	struct mutex rq_lock;
+	u16 rq_ci;
+	struct hca_recv recv;
+
+	struct hca_qp_error error;
+	struct work_struct sq_work;
+	struct hrtimer sq_timer;
+	struct delayed_work flush_work;
+	unsigned int flush_delay;
+};
+
+/* PDs, UARs and transport domains: numbers with users */
+struct hca_number {
+	atomic_t users;
+	struct rcu_head rcu;
+};
+
+enum hca_life {
+	HCA_OFF,
+	HCA_ENABLED,
+	HCA_READY,
+	HCA_TORN_DOWN,
+};
+
+/**
+ * struct hca - one HCA
+ * @ops: the machine around it
+ * @host: argument of @ops
+ * @life_lock: serialises ENABLE, INIT, TEARDOWN and DISABLE_HCA
+ * @life: how far bring-up has come
+ * @icm: context memory
+ * @eqs: event queues by number; likewise the others
+ * @roce_lock: protects @roce
+ * @roce: RoCE address table
+ * @roce_changes: counts its changes; starts at 1
+ * @mkey_next: cyclic allocation of key indices, under the xarray's lock;
+ *	likewise the others
+ * @drain: woken when an access count that somebody waits for drops to 0
+ * @atomic_lock: makes atomics atomic among each other
+ * @wq: the engine's workers; WQ_MEM_RECLAIM because UMR runs in reclaim
+ * @counters: events, per CPU
+ */
+struct hca {
+	const struct hca_host_ops *ops;
+	void *host;
+	struct mutex life_lock;
+	enum hca_life life;
+	struct hca_icm icm;
+	struct xarray eqs;
+	struct xarray cqs;
+	struct xarray qps;
+	struct xarray mkeys;
+	struct xarray pds;
+	struct xarray uars;
+	struct xarray tds;
+	u32 cq_next;
+	u32 qp_next;
+	u32 mkey_next;
+	u32 pd_next;
+	u32 uar_next;
+	u32 td_next;
+	spinlock_t roce_lock;
+	u8 roce[HCA_ROCE_ADDRESSES][MLX5_ST_SZ_BYTES(roce_addr_layout)];
+	unsigned int roce_changes;
+	wait_queue_head_t drain;
+	spinlock_t atomic_lock;
+	struct workqueue_struct *wq;
+	u64 __percpu *counters;
+};
+
+static inline void hca_count(struct hca *hca, enum hca_counter counter)
+{
+	this_cpu_inc(hca->counters[counter]);
+}
+
+static inline void hca_count_add(struct hca *hca, enum hca_counter counter, u64 n)
+{
+	this_cpu_add(hca->counters[counter], n);
+}
+
+/*
+ * How a command handler refuses: the PRM's status and the number of the failed
+ * check, which becomes the low byte of the syndrome.
+ */
+typedef u32 hca_cmd_status;
+#define HCA_OK			0
+#define HCA_REFUSE(status, check)	(MLX5_CMD_STAT_##status << 8 | (check))
+
+/* buf.c */
+hca_cmd_status hca_buf_init(struct hca *hca, struct hca_buf *buf, const __be64 *pas,
+			    size_t nr_pas, unsigned int log_page, u32 offset, u64 size);
+void hca_buf_free(struct hca_buf *buf);
+void *hca_buf_ptr(const struct hca_buf *buf, u64 offset);
+void hca_buf_read(const struct hca_buf *buf, u64 offset, void *to, size_t len);
+__be32 *hca_map_dbr(struct hca *hca, u64 dma);
+
+/* icm.c */
+void hca_icm_init(struct hca *hca);
+void hca_icm_destroy(struct hca *hca);
+void *hca_ctx_get(struct hca *hca, struct hca_ctx_table *table, u32 index);
+void hca_ctx_put(struct hca *hca, struct hca_ctx_table *table, u32 index);
+int hca_xlt_alloc(struct hca *hca, struct hca_xlt *xlt, u64 bytes);
+void hca_xlt_free(struct hca *hca, struct hca_xlt *xlt);
+void hca_xlt_write(struct hca_xlt *xlt, u64 offset, const void *from, size_t len);
+void hca_xlt_read(const struct hca_xlt *xlt, u64 offset, void *to, size_t len);
+void hca_icm_subscribed(struct hca *hca);
+hca_cmd_status hca_cmd_query_pages(struct hca *hca, const void *in, size_t inlen,
+				   void *out, size_t outlen);
+hca_cmd_status hca_cmd_manage_pages(struct hca *hca, const void *in, size_t inlen,
+				    void *out, size_t outlen);
+bool hca_icm_ready(struct hca *hca);
+
+/* caps.c */
+hca_cmd_status hca_cmd_query_hca_cap(struct hca *hca, const void *in, size_t inlen,
+				     void *out, size_t outlen);
+
+/* number.c */
+hca_cmd_status hca_number_alloc(struct xarray *xa, u32 *next, u32 min, u32 max, u32 *id);
+hca_cmd_status hca_number_free(struct xarray *xa, u32 id);
+bool hca_number_get(struct xarray *xa, u32 id);
+void hca_number_put(struct xarray *xa, u32 id);
+void hca_numbers_destroy(struct xarray *xa);
+
+/* mkey.c */
+hca_cmd_status hca_cmd_create_mkey(struct hca *hca, const void *in, size_t inlen,
+				   void *out, size_t outlen);
+hca_cmd_status hca_cmd_query_mkey(struct hca *hca, const void *in, size_t inlen,
+				  void *out, size_t outlen);
+hca_cmd_status hca_cmd_destroy_mkey(struct hca *hca, const void *in, size_t inlen,
+				    void *out, size_t outlen);
+struct hca_mkey *hca_mkey_enter(struct hca *hca, u32 index, unsigned int *slot);
+void hca_mkey_leave(struct hca *hca, struct hca_mkey *mkey, unsigned int slot);
+void hca_mkeys_destroy(struct hca *hca);
+
+/* xlate.c */
+u64 hca_xlate(struct hca_walk *walk, u32 key, u64 va, u64 len, u64 want);
+void hca_sgl_init(struct hca_sgl *sgl);
+void hca_sgl_release(struct hca *hca, struct hca_sgl *sgl);
+u64 hca_gather(struct hca_walk *walk, const struct hca_sge_list *list, u64 offset, u64 total,
+	       u64 want);
+
+/* copy.c */
+void hca_copy(struct hca *hca, const struct hca_sgl *dst, const struct hca_sgl *src, u32 len);
+void hca_copy_out(void *to, const struct hca_sgl *src, u32 len);
+void hca_copy_in(const struct hca_sgl *dst, const void *from, u32 len);
+
+/* eq.c */
+hca_cmd_status hca_cmd_create_eq(struct hca *hca, const void *in, size_t inlen,
+				 void *out, size_t outlen);
+hca_cmd_status hca_cmd_query_eq(struct hca *hca, const void *in, size_t inlen,
+				void *out, size_t outlen);
+hca_cmd_status hca_cmd_destroy_eq(struct hca *hca, const void *in, size_t inlen,
+				  void *out, size_t outlen);
+bool hca_eq_write(struct hca_eq *eq, u8 type, u8 sub_type, const void *data, size_t len);
+void hca_eq_kick(struct hca_eq *eq);
+bool hca_event(struct hca *hca, u8 type, u8 sub_type, const void *data, size_t len);
+void hca_event_qp(struct hca *hca, u8 type, u32 qpn);
+void hca_eq_doorbell(struct hca *hca, u32 value, bool arm);
+struct hca_eq *hca_eq_get(struct hca *hca, u32 eqn);
+void hca_eqs_destroy(struct hca *hca);
+
+/* cq.c */
+hca_cmd_status hca_cmd_create_cq(struct hca *hca, const void *in, size_t inlen,
+				 void *out, size_t outlen);
+hca_cmd_status hca_cmd_query_cq(struct hca *hca, const void *in, size_t inlen,
+				void *out, size_t outlen);
+hca_cmd_status hca_cmd_modify_cq(struct hca *hca, const void *in, size_t inlen,
+				 void *out, size_t outlen);
+hca_cmd_status hca_cmd_destroy_cq(struct hca *hca, const void *in, size_t inlen,
+				  void *out, size_t outlen);
+void hca_cq_post(struct hca_cq *cq, const struct mlx5_cqe64 *cqe, u8 opcode, bool solicited);
+bool hca_cq_look_at_arm(struct hca_cq *cq, bool rung);
+struct hca_cq *hca_cq_get(struct hca *hca, u32 cqn);
+struct hca_cq *hca_cq_use(struct hca *hca, u32 cqn);
+void hca_cq_unuse(struct hca_cq *cq);
+void hca_cqs_destroy(struct hca *hca);
+
+/* qp.c */
+hca_cmd_status hca_cmd_create_qp(struct hca *hca, const void *in, size_t inlen,
+				 void *out, size_t outlen);
+hca_cmd_status hca_cmd_modify_qp(struct hca *hca, const void *in, size_t inlen,
+				 void *out, size_t outlen);
+hca_cmd_status hca_cmd_query_qp(struct hca *hca, const void *in, size_t inlen,
+				void *out, size_t outlen);
+hca_cmd_status hca_cmd_destroy_qp(struct hca *hca, const void *in, size_t inlen,
+				  void *out, size_t outlen);
+struct hca_qp *hca_qp_get(struct hca *hca, u32 qpn);
+void hca_qp_put(struct hca_qp *qp);
+void hca_qp_set_error(struct hca_qp *qp, u8 syndrome, u8 vendor, const struct hca_sgl *where,
+		      bool responder);
+void hca_qps_fail_cq(struct hca *hca, struct hca_cq *cq);
+void hca_qps_destroy(struct hca *hca);
+
+/* sq.c */
+void hca_sq_ring(struct hca_qp *qp, bool may_run);
+bool hca_sq_has_news(struct hca_qp *qp);
+void hca_sq_lock(struct hca_qp *qp);
+void hca_sq_unlock(struct hca_qp *qp);
+void hca_sq_reset(struct hca_qp *qp);
+void hca_sq_flush(struct hca_qp *qp);
+void hca_sq_work(struct work_struct *work);
+enum hrtimer_restart hca_sq_timer(struct hrtimer *timer);
+
+/* rq.c */
+bool hca_recv_take(struct hca_qp *qp);
+void hca_recv_complete(struct hca_qp *qp, struct mlx5_cqe64 *cqe, u8 opcode, bool solicited);
+void hca_recv_error(struct hca_qp *qp, u8 syndrome, u8 vendor);
+void hca_rq_reset(struct hca_qp *qp);
+void hca_rq_flush(struct hca_qp *qp);
+bool hca_parse_data(const u8 *wqe, size_t len, struct hca_sge_list *list, bool receive);
+
+/* responder.c */
+
+/**
+ * enum hca_answer - what a step of a request came to
+ * @HCA_ANSWER_MORE: a chunk has been moved, more to come
+ * @HCA_ANSWER_DONE: the request is complete
+ * @HCA_ANSWER_NONE: nobody answered; a retry timer must run
+ * @HCA_ANSWER_RNR: receiver not ready
+ * @HCA_ANSWER_ERROR: failed; the result says how
+ */
+enum hca_answer {
+	HCA_ANSWER_MORE,
+	HCA_ANSWER_DONE,
+	HCA_ANSWER_NONE,
+	HCA_ANSWER_RNR,
+	HCA_ANSWER_ERROR,
+};
+
+/**
+ * struct hca_result - details of an answer
+ * @syndrome: CQE syndrome for the requester
+ * @vendor: its vendor syndrome
+ * @where: the local access that failed, or NULL
+ * @rnr_timer: encoded RNR NAK timer of the responder
+ */
+struct hca_result {
+	u8 syndrome;
+	u8 vendor;
+	const struct hca_sgl *where;
+	u8 rnr_timer;
+};
+
+enum hca_answer hca_request(struct hca_qp *qp, struct hca_result *result);
+
+/* doorbell.c has only hca_uar_store() and hca_uar_scan() of the wall */
+
+#endif /* HCA_ENGINE_H */

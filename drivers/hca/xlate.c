@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The walk: from a key and an address to places in memory. Requester, responder,
+ * explain and tests all come through hca_xlate() (design rule 5).
+ *
+ * Invariants:
+ *  - The checks of HM 4.2 are made in its order, on the whole of the request that
+ *    is left, before any piece of it is resolved.
+ *  - All address arithmetic is modulo 2^64 and no check can be passed by a wrap.
+ *  - Every MKey that a piece was found through is held by the result, so the piece
+ *    stays good until hca_sgl_release() (HM 11.3).
+ *  - A result may be shorter than asked when it runs out of room: a shorter chunk,
+ *    not an error.
+ */
+#include <linux/minmax.h>
+#include <linux/string.h>
+
+#include "engine.h"
+#include "trace.h"
+
+/**
+ * hca_sgl_init() - an empty result
+ * @sgl: the result
+ */
+void hca_sgl_init(struct hca_sgl *sgl)
+{
+	sgl->bytes = 0;
+	sgl->nr_segs = 0;
+	sgl->nr_held = 0;
+	sgl->syndrome = HCA_VS_NONE;
+	sgl->key = 0;
+	sgl->va = 0;
+}
+
+/**
+ * hca_sgl_release() - the chunk has been moved: let go of its MKeys
+ * @hca: the HCA
+ * @sgl: the result; its pieces are no longer good
+ *
+ * Context: any.
+ */
+void hca_sgl_release(struct hca *hca, struct hca_sgl *sgl)
+{
+	while (sgl->nr_held) {
+		sgl->nr_held--;
+		hca_mkey_leave(hca, sgl->held[sgl->nr_held], sgl->slot[sgl->nr_held]);
+	}
+}
+
+/* Adds a piece, to the one before it if they are neighbours. */
+static void hca_sgl_add(struct hca_sgl *sgl, void *p, u32 len)
+{
+	struct hca_seg *last = sgl->nr_segs ? &sgl->seg[sgl->nr_segs - 1] : NULL;
+
+	if (last && last->p && p && (u8 *)last->p + last->len == p) {
+		last->len += len;
+	} else {
+		sgl->seg[sgl->nr_segs].p = p;
+		sgl->seg[sgl->nr_segs].len = len;
+		sgl->nr_segs++;
+	}
+	sgl->bytes += len;
+}
+
+static const enum hca_counter hca_check_counter[] = {
+	[HCA_CHECK_NO_MKC] = HCA_CNT_ERR_NO_MKC,
+	[HCA_CHECK_FREE] = HCA_CNT_ERR_FREE,
+	[HCA_CHECK_VARIANT] = HCA_CNT_ERR_VARIANT,
+	[HCA_CHECK_PD] = HCA_CNT_ERR_PD,
+	[HCA_CHECK_QPN] = HCA_CNT_ERR_QPN,
+	[HCA_CHECK_BOUNDS] = HCA_CNT_ERR_BOUNDS,
+	[HCA_CHECK_LOCAL] = HCA_CNT_ERR_LOCAL,
+	[HCA_CHECK_REMOTE] = HCA_CNT_ERR_REMOTE,
+	[HCA_CHECK_ATOMIC] = HCA_CNT_ERR_ATOMIC,
+	[HCA_CHECK_DEPTH] = HCA_CNT_ERR_DEPTH,
+	[HCA_CHECK_TABLE_END] = HCA_CNT_ERR_TABLE_END,
+	[HCA_CHECK_PAGE] = HCA_CNT_ERR_PAGE,
+	[HCA_CHECK_ENTRY] = HCA_CNT_ERR_ENTRY,
+	[HCA_CHECK_MODE] = HCA_CNT_ERR_MODE,
+	[HCA_CHECK_BUS] = HCA_CNT_ERR_BUS,
+};
+
+/* Notes why the walk failed, and gives the 0 bytes that it resolved. */
+static u64 hca_refuse(struct hca_walk *walk, u32 key, u64 va, u64 len, enum hca_check check)
+{
+	struct hca_sgl *sgl = walk->sgl;
+
+	sgl->syndrome = HCA_VS_LEVEL0 | check;
+	sgl->key = key;
+	sgl->va = va;
+	if (walk->trace) {
+		struct hca_explain_step step = {
+			.key = key, .va = va, .len = len, .syndrome = sgl->syndrome,
+		};
+
+		walk->trace(walk->trace_arg, &step);
+		return 0;
+	}
+	hca_count(walk->hca, hca_check_counter[check]);
+	trace_hca_refused(walk->who.qpn, key, va, len, sgl->syndrome);
+	return 0;
+}
+
+/* Check 6 of HM 4.2: which of the bits of HM 1.2 is missing? */
+static bool hca_right_missing(const struct hca_walk *walk, const struct hca_mkc *mkc,
+			      enum hca_check *check)
+{
+	if (!walk->who.remote) {
+		*check = HCA_CHECK_LOCAL;
+		return walk->access == HCA_ACCESS_READ ? !mkc->lr : !mkc->lw;
+	}
+	if (walk->access == HCA_ACCESS_ATOMIC) {
+		*check = HCA_CHECK_ATOMIC;
+		return !mkc->a;
+	}
+	*check = HCA_CHECK_REMOTE;
+	return walk->access == HCA_ACCESS_READ ? !mkc->rr : !mkc->rw;
+}
+
+/* Check 7: [va, va + len) lies in the region; neither end can wrap past it. */
+static bool hca_in_bounds(const struct hca_mkc *mkc, u64 va, u64 len)
+{
+	u64 d = va - mkc->start;
+
+	if (mkc->length64)
+		return !d || len <= -d;
+	return va >= mkc->start && d <= mkc->len && len <= mkc->len - d;
+}
+
+/* One piece at a DMA address. Returns false when the bus refuses. */
+static bool hca_add_dma(struct hca_walk *walk, u64 dma, u32 len)
+{
+	void *p = walk->hca->ops->bus_map(walk->hca->host, dma, len);
+
+	if (p)
+		hca_sgl_add(walk->sgl, p, len);
+	return p;
+}
+
+static void hca_trace_leaf(struct hca_walk *walk, const struct hca_mkey *mkey, u32 key, u64 va,
+			   u64 len, u64 index, u64 entry, u64 dma)
+{
+	struct hca_explain_step step = {
+		.key = key, .access_mode = mkey->mkc.mode,
+		.log_page_size = mkey->mkc.log_page_size, .index = index, .va = va, .len = len,
+		.start = mkey->mkc.start, .mkc_len = mkey->mkc.len, .entry = { entry },
+		.dma = dma,
+	};
+
+	walk->trace(walk->trace_arg, &step);
+}
+
+/* The bus maps at most this much at once, as its contract says. */
+#define HCA_BUS_MAX	(2U << 20)
+
+/* Access mode PA: the address is the DMA address (HM 4.5). */
+static u64 hca_walk_pa(struct hca_walk *walk, struct hca_mkey *mkey, u32 key, u64 va, u64 want)
+{
+	u64 done = 0;
+
+	while (done < want && walk->sgl->nr_segs < HCA_MAX_SEGS) {
+		/* Pieces end at 2 MiB boundaries, so that no piece spans more. */
+		u32 n = min_t(u64, want - done, HCA_BUS_MAX - ((va + done) & (HCA_BUS_MAX - 1)));
+
+		if (walk->trace)
+			hca_trace_leaf(walk, mkey, key, va + done, n, 0, 0, va + done);
+		if (!hca_add_dma(walk, va + done, n))
+			return hca_refuse(walk, key, va + done, n, HCA_CHECK_BUS);
+		done += n;
+	}
+	return done;
+}
+
+/* Access mode MTT (HM 4.5, 5.1, 5.3). */
+static u64 hca_walk_mtt(struct hca_walk *walk, struct hca_mkey *mkey, u32 key, u64 va, u64 want)
+{
+	const struct hca_mkc *mkc = &mkey->mkc;
+	u64 page_mask = (1ULL << mkc->log_page_size) - 1;
+	/* Entry 0 maps the page that start_addr lies in, not the one that begins there. */
+	u64 u = (mkc->start & page_mask) + (va - mkc->start);
+	u64 need = 0, done = 0;
+
+	if (walk->access != HCA_ACCESS_WRITE)
+		need |= MLX5_EN_RD;
+	if (walk->access != HCA_ACCESS_READ)
+		need |= MLX5_EN_WR;
+	while (done < want && walk->sgl->nr_segs < HCA_MAX_SEGS) {
+		u64 index = u >> mkc->log_page_size;
+		u64 in_page = u & page_mask;
+		u64 n = min_t(u64, want - done, page_mask + 1 - in_page);
+		u64 entry, dma;
+
+		if (index >= 2ULL * mkey->octwords)
+			return hca_refuse(walk, key, va + done, n, HCA_CHECK_TABLE_END);
+		entry = be64_to_cpu(READ_ONCE(((const __be64 *)mkey->xlt.chunk[index >> 9])[index & 511]));
+		dma = (entry & ~(page_mask | (HCA_PAGE_SIZE - 1))) + in_page;
+		n = min_t(u64, n, HCA_BUS_MAX - (dma & (HCA_BUS_MAX - 1)));
+		if (walk->trace)
+			hca_trace_leaf(walk, mkey, key, va + done, n, index, entry, dma);
+		if ((entry & need) != need)
+			return hca_refuse(walk, key, va + done, n, HCA_CHECK_PAGE);
+		if (!hca_add_dma(walk, dma, n))
+			return hca_refuse(walk, key, va + done, n, HCA_CHECK_BUS);
+		done += n;
+		u += n;
+	}
+	return done;
+}
+
+/* Special keys at level 0 (HM 2.2). Those not named are no keys at all. */
+static u64 hca_walk_special(struct hca_walk *walk, u32 key, u64 va, u64 len, u64 want)
+{
+	struct hca_mkey no_table = { .mkc.mode = MLX5_MKC_ACCESS_MODE_PA };
+
+	if (key == HCA_KEY_DUMP_FILL && !walk->who.remote &&
+	    walk->sgl->nr_segs < HCA_MAX_SEGS) {
+		hca_sgl_add(walk->sgl, NULL, want);
+		return want;
+	}
+	if (key == HCA_KEY_RESD && !walk->who.remote && walk->who.rlky)
+		return hca_walk_pa(walk, &no_table, key, va, want);
+	return hca_refuse(walk, key, va, len, HCA_CHECK_NO_MKC);
+}
+
+/**
+ * hca_xlate() - translate one access
+ * @walk: for whom, what for, and where the result goes; pieces are added to it
+ * @key: lkey or rkey
+ * @va: address in its space
+ * @len: bytes of the request from @va on: what the checks of level 0 look at
+ * @want: bytes to resolve now, at least 1, at most @len and at most HCA_CHUNK
+ *
+ * HM 4. The caller releases the result with hca_sgl_release(), on failure too.
+ *
+ * Context: process; does not sleep. Access counts are held on return.
+ * Return: bytes resolved, 1 to @want, or fewer when the result is full (0 if it
+ * was full before); 0 with walk->sgl->syndrome set when a check refused.
+ */
+u64 hca_xlate(struct hca_walk *walk, u32 key, u64 va, u64 len, u64 want)
+{
+	struct hca_sgl *sgl = walk->sgl;
+	const struct hca_mkc *mkc;
+	struct hca_mkey *mkey;
+	enum hca_check check;
+	unsigned int slot;
+
+	if (sgl->nr_held == HCA_MAX_HELD)
+		return 0;
+	hca_count(walk->hca, HCA_CNT_TRANSLATION);
+	if (key >> 8 < HCA_FIRST_MKEY)
+		return hca_walk_special(walk, key, va, len, want);
+	mkey = hca_mkey_enter(walk->hca, key >> 8, &slot);
+	if (!mkey)
+		return hca_refuse(walk, key, va, len, HCA_CHECK_NO_MKC);
+	sgl->held[sgl->nr_held] = mkey;
+	sgl->slot[sgl->nr_held] = slot;
+	sgl->nr_held++;
+	mkc = &mkey->mkc;
+	if (mkc->free)
+		return hca_refuse(walk, key, va, len, HCA_CHECK_FREE);
+	if (mkc->variant != (key & 0xff))
+		return hca_refuse(walk, key, va, len, HCA_CHECK_VARIANT);
+	if (mkc->pd != walk->who.pd)
+		return hca_refuse(walk, key, va, len, HCA_CHECK_PD);
+	if (walk->who.remote && mkc->qpn != 0xffffff && mkc->qpn != walk->who.qpn)
+		return hca_refuse(walk, key, va, len, HCA_CHECK_QPN);
+	if (hca_right_missing(walk, mkc, &check))
+		return hca_refuse(walk, key, va, len, check);
+	if (!hca_in_bounds(mkc, va, len))
+		return hca_refuse(walk, key, va, len, HCA_CHECK_BOUNDS);
+	switch (mkc->mode) {
+	case MLX5_MKC_ACCESS_MODE_PA:
+		return hca_walk_pa(walk, mkey, key, va, want);
+	case MLX5_MKC_ACCESS_MODE_MTT:
+		return hca_walk_mtt(walk, mkey, key, va, want);
+	default:
+		return hca_refuse(walk, key, va, len, HCA_CHECK_MODE);
+	}
+}
+
+/**
+ * hca_gather() - translate part of a list of data segments
+ * @walk: for whom, what for, and where the result goes
+ * @list: the data segments
+ * @offset: where in the list to begin, in bytes
+ * @total: bytes of the message: what of the list will be accessed in all
+ * @want: bytes to resolve now, at least 1
+ *
+ * At offset 0 the level-0 checks of every segment that the message reaches are
+ * made before anything is resolved (HM 4.1), unless one chunk takes it all, which
+ * checks everything anyway.
+ *
+ * Context: as hca_xlate().
+ * Return: bytes resolved, possibly fewer than @want; 0 when a check refused.
+ */
+u64 hca_gather(struct hca_walk *walk, const struct hca_sge_list *list, u64 offset, u64 total,
+	       u64 want)
+{
+	u64 at = 0, done = 0;
+	unsigned int i;
+
+	if (!offset && want < total) {
+		for (i = 0; i < list->nr && at < total; i++) {
+			const struct hca_sge *sge = &list->sge[i];
+			u64 len = min(sge->len, total - at);
+
+			at += len;
+			if (sge->inl)
+				continue;
+			if (!hca_xlate(walk, sge->key, sge->addr, len, min_t(u64, len, 1)))
+				return 0;
+			hca_sgl_release(walk->hca, walk->sgl);
+			hca_sgl_init(walk->sgl);
+		}
+		at = 0;
+	}
+	for (i = 0; i < list->nr && done < want; i++) {
+		const struct hca_sge *sge = &list->sge[i];
+		u64 skip, len, n, got;
+
+		if (at + sge->len <= offset) {
+			at += sge->len;
+			continue;
+		}
+		skip = offset > at ? offset - at : 0;
+		/* What the message accesses of this segment, from here on. */
+		len = min(sge->len - skip, total - (at + skip));
+		n = min(len, want - done);
+		at += sge->len;
+		if (walk->sgl->nr_segs == HCA_MAX_SEGS)
+			break;
+		if (sge->inl) {
+			hca_sgl_add(walk->sgl, (u8 *)sge->inl + skip, n);
+			done += n;
+			continue;
+		}
+		got = hca_xlate(walk, sge->key, sge->addr + skip, len, n);
+		if (!got && walk->sgl->syndrome)
+			return 0;
+		done += got;
+		if (got < n)
+			break;
+	}
+	return done;
+}
