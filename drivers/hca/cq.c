@@ -88,7 +88,7 @@ static void hca_cq_notify(struct hca_cq *cq)
 void hca_cq_post(struct hca_cq *cq, const struct mlx5_cqe64 *cqe, u8 opcode, bool solicited)
 {
 	bool error = opcode == MLX5_CQE_REQ_ERR || opcode == MLX5_CQE_RESP_ERR;
-	bool fire = false, overrun = false;
+	bool fire = false, written = false, overrun = false;
 	unsigned long flags;
 
 	spin_lock_irqsave(&cq->lock, flags);
@@ -101,6 +101,7 @@ void hca_cq_post(struct hca_cq *cq, const struct mlx5_cqe64 *cqe, u8 opcode, boo
 	}
 	trace_hca_cqe(cq->cqn, be32_to_cpu(cqe->sop_drop_qpn) & 0xffffff, opcode, cq->pi);
 	hca_cqe_write(cq, cqe, opcode, solicited);
+	written = true;
 	if (solicited || error) {
 		cq->last_solicited = cq->pi;
 		cq->any_solicited = true;
@@ -111,9 +112,9 @@ unlock:
 	if (overrun) {
 		hca_count(cq->hca, HCA_CNT_CQ_OVERRUN);
 		queue_work(cq->hca->wq, &cq->overrun);
-		return;
 	}
-	hca_count(cq->hca, HCA_CNT_CQE);
+	if (written)
+		hca_count(cq->hca, HCA_CNT_CQE);
 	if (fire)
 		hca_cq_notify(cq);
 }

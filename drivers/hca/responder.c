@@ -20,6 +20,22 @@
 
 #include "engine.h"
 
+/*
+ * Does an entry of the RoCE address table hold @gid? An IPv4 entry holds the address
+ * in its last 4 bytes, where the GID is the mapped address ::ffff:a.b.c.d.
+ */
+static bool hca_roce_entry_is(const void *entry, const u8 *gid)
+{
+	static const u8 mapped[12] = { [10] = 0xff, [11] = 0xff };
+	const u8 *l3 = MLX5_ADDR_OF(roce_addr_layout, entry, source_l3_address);
+
+	if (!memchr_inv(l3, 0, 16))
+		return false;
+	if (MLX5_GET(roce_addr_layout, entry, roce_l3_type) == MLX5_ROCE_L3_TYPE_IPV4)
+		return !memcmp(gid, mapped, sizeof(mapped)) && !memcmp(l3 + 12, gid + 12, 4);
+	return !memcmp(l3, gid, 16);
+}
+
 /* Is the destination one of the port's GIDs? Found out again when the table changes. */
 static bool hca_reaches_us(struct hca_qp *qp)
 {
@@ -33,8 +49,7 @@ static bool hca_reaches_us(struct hca_qp *qp)
 	qp->rgid_seen = hca->roce_changes;
 	qp->rgid_ours = false;
 	for (i = 0; i < HCA_ROCE_ADDRESSES && !qp->rgid_ours; i++)
-		qp->rgid_ours = !memcmp(MLX5_ADDR_OF(roce_addr_layout, hca->roce[i],
-						     source_l3_address), qp->rgid, 16);
+		qp->rgid_ours = hca_roce_entry_is(hca->roce[i], qp->rgid);
 	spin_unlock_irq(&hca->roce_lock);
 	return qp->rgid_ours;
 }

@@ -339,9 +339,11 @@ static bool hca_sq_run(struct hca_qp *qp, u64 max_bytes, unsigned int max_wqes)
 				continue;
 			return false;
 		}
-		/* The timer, or what rings before it is due, brings us back. */
-		if (req->not_before && ktime_get_ns() < req->not_before)
+		/* The timer brings us back and looks at the record then. */
+		if (req->not_before && ktime_get_ns() < req->not_before) {
+			WRITE_ONCE(qp->sq_rung, false);
 			return false;
+		}
 
 		before = req->done;
 		memset(&result, 0, sizeof(result));
