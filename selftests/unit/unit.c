@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The runner: KTAP on stdout, one process per test, what a test said on stderr as diagnostics in front of its line.
+ *
+ *   unit [-l] [-d] [-j n] [pattern...]     -l list, -d in this process (for a debugger), patterns match id or name
+ */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <fnmatch.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <linux/kernel.h>
+#include <linux/unaligned.h>
+
+#include "unit.h"
+
+#define TIMEOUT	60	/* seconds per test, for tests that hang */
+
+static struct unit_test *tests, **last = &tests;
+
+/* the sanitizers' own leak check sees only the process's end; shim_check_quiet() sees each test's */
+const char *__asan_default_options(void);
+const char *__asan_default_options(void)
+{
+	return "detect_leaks=0:abort_on_error=0:allocator_may_return_null=1:detect_stack_use_after_return=0";
+}
+
+const char *__ubsan_default_options(void);
+const char *__ubsan_default_options(void)
+{
+	return "print_stacktrace=1:halt_on_error=1";
+}
+
+void unit_register(struct unit_test *t)
+{
+	*last = t;
+	last = &t->next;
+}
+
+void unit_fail(const char *file, int line, const char *fmt, ...)
+{
+	va_list ap;
+
+	fprintf(stderr, "# %s:%d: ", file, line);
+	va_start(ap, fmt);
+	vfprintf(stderr, fmt, ap);
+	va_end(ap);
+	fputc('\n', stderr);
+	fflush(NULL);
+	_exit(1);
+}
+
+static void run(struct unit_test *t)
+{
+	struct machine *m = t->bare ? NULL : machine_new();
+
+	t->fn(m);
+	if (m)
+		machine_free(m);
+	shim_check_quiet();
+}
+
+struct child {
+	struct unit_test *test;
+	pid_t pid;
+	FILE *says;
+	struct timespec begin;
+};
+
+static void start(struct child *c, struct unit_test *t)
+{
+	c->test = t;
+	c->says = tmpfile();
+	clock_gettime(CLOCK_MONOTONIC, &c->begin);
+	fflush(NULL);
+	c->pid = fork();
+	if (!c->pid) {
+		dup2(fileno(c->says), 2);
+		alarm(TIMEOUT);
+		run(t);
+		fflush(NULL);
+		_exit(0);
+	}
+}
+
+static bool report(struct child *c, int status, unsigned int number)
+{
+	bool ok = WIFEXITED(status) && !WEXITSTATUS(status);
+	struct timespec end;
+	char line[512];
+	long ms;
+
+	clock_gettime(CLOCK_MONOTONIC, &end);
+	ms = (end.tv_sec - c->begin.tv_sec) * 1000 + (end.tv_nsec - c->begin.tv_nsec) / 1000000;
+	rewind(c->says);
+	while (fgets(line, sizeof(line), c->says))
+		if (!strstr(line, "doesn't fully support makecontext"))	/* it is told of each switch */
+			printf("%s%s", line[0] == '#' ? "" : "# ", line);
+	if (WIFSIGNALED(status))
+		printf("# ended by signal %d%s\n", WTERMSIG(status), WTERMSIG(status) == SIGALRM ? ": hangs" : "");
+	fclose(c->says);
+	printf("%s %u %s: %s", ok ? "ok" : "not ok", number, c->test->id, c->test->name);
+	if (ms > 200)
+		printf(" # %ld ms", ms);
+	putchar('\n');
+	fflush(stdout);
+	return ok;
+}
+
+static bool wanted(const struct unit_test *t, char **patterns)
+{
+	if (!*patterns)
+		return true;
+	for (; *patterns; patterns++) {
+		char any[256];
+
+		snprintf(any, sizeof(any), "*%s*", *patterns);
+		if (!fnmatch(any, t->id, 0) || !fnmatch(any, t->name, 0))
+			return true;
+	}
+	return false;
+}
+
+int main(int argc, char **argv)
+{
+	unsigned int jobs = sysconf(_SC_NPROCESSORS_ONLN), total = 0, done = 0, running = 0, failed = 0;
+	bool list = false, direct = false;
+	struct child *children;
+	struct unit_test *t;
+	int opt, status;
+	pid_t pid;
+
+	while ((opt = getopt(argc, argv, "ldj:v")) != -1) {
+		switch (opt) {
+		case 'l':
+			list = true;
+			break;
+		case 'd':
+			direct = true;
+			break;
+		case 'j':
+			jobs = atoi(optarg);
+			break;
+		case 'v':
+			shim_verbose = true;
+			break;
+		default:
+			return 2;
+		}
+	}
+	argv += optind;
+	for (t = tests; t; t = t->next)
+		total += wanted(t, argv);
+	if (!list)
+		printf("KTAP version 1\n1..%u\n", total);
+	if (!total)
+		return 1;
+	children = calloc(max(jobs, 1u), sizeof(*children));
+	for (t = tests; t || running; ) {
+		if (t && !wanted(t, argv)) {
+			t = t->next;
+			continue;
+		}
+		if (t && list) {
+			printf("%s: %s\n", t->id, t->name);
+			t = t->next;
+			continue;
+		}
+		if (t && direct) {
+			run(t);
+			printf("ok %u %s: %s\n", ++done, t->id, t->name);
+			t = t->next;
+			continue;
+		}
+		if (t && running < max(jobs, 1u)) {
+			for (unsigned int i = 0; i < jobs; i++) {
+				if (children[i].pid)
+					continue;
+				start(&children[i], t);
+				break;
+			}
+			running++;
+			t = t->next;
+			continue;
+		}
+		pid = wait(&status);
+		for (unsigned int i = 0; i < jobs; i++) {
+			if (children[i].pid != pid)
+				continue;
+			failed += !report(&children[i], status, ++done);
+			children[i].pid = 0;
+			running--;
+		}
+	}
+	if (!list)
+		printf("# pass:%u fail:%u\n", done - failed, failed);
+	return failed ? 1 : 0;
+}
+
+/* completions */
+
+static void describe(const char *file, int line, struct cq *cq, const char *wanted_)
+{
+	struct mlx5_cqe64 c;
+
+	if (!cq_peek(cq, &c))
+		unit_fail(file, line, "CQ %#x is empty; expected %s", cq->cqn, wanted_);
+	unit_fail(file, line, "CQE at %u: opcode %u, syndrome %#x/%#x, QPN %#x, counter %u, bytes %u; expected %s",
+		  cq->ci, c.op_own >> 4, ((u8 *)&c)[55], ((u8 *)&c)[54], be32_to_cpu(c.sop_drop_qpn) & 0xffffff,
+		  be16_to_cpu(c.wqe_counter), be32_to_cpu(c.byte_cnt), wanted_);
+}
+
+void expect_none(const char *file, int line, struct cq *cq)
+{
+	struct mlx5_cqe64 c;
+
+	if (cq_peek(cq, &c))
+		describe(file, line, cq, "none");
+}
+
+struct mlx5_cqe64 expect_cqe(const char *file, int line, struct cq *cq, u8 opcode, u16 counter_)
+{
+	char text[64];
+	struct mlx5_cqe64 c;
+
+	snprintf(text, sizeof(text), "opcode %u, counter %u", opcode, counter_);
+	if (!cq_peek(cq, &c) || c.op_own >> 4 != opcode || be16_to_cpu(c.wqe_counter) != counter_)
+		describe(file, line, cq, text);
+	cq_poll(cq, &c);
+	return c;
+}
+
+void expect_error(const char *file, int line, struct cq *cq, bool requester, struct qp *qp, u16 counter_,
+		  u8 syndrome, u8 vendor)
+{
+	u8 opcode = requester ? MLX5_CQE_REQ_ERR : MLX5_CQE_RESP_ERR;
+	char text[96];
+	struct mlx5_cqe64 c;
+	const u8 *p = (const u8 *)&c;
+
+	snprintf(text, sizeof(text), "%s error %#x/%#x, QPN %#x, counter %u", requester ? "requester" : "responder",
+		 syndrome, vendor, qp->qpn, counter_);
+	if (!cq_peek(cq, &c) || c.op_own >> 4 != opcode || p[55] != syndrome || p[54] != vendor ||
+	    (be32_to_cpu(c.sop_drop_qpn) & 0xffffff) != qp->qpn || be16_to_cpu(c.wqe_counter) != counter_ ||
+	    be32_to_cpu(c.srqn) != qp->user_index)
+		describe(file, line, cq, text);
+	cq_poll(cq, &c);
+}
+
+/* pairs */
+
+struct pair pair_new_attr(struct machine *m, struct qp_attr qa, struct qp_attr qb, struct qp_path path)
+{
+	struct pair p = { .m = m, .s = 0x10000e00, .d = 0x7f0000200e00, .len = 0x2000 };
+
+	p.a = qp_new(m, qa);
+	p.b = qp_new(m, qb);
+	p.src = mem_new(m, 3 * 4096);
+	p.dst = mem_new(m, 3 * 4096);
+	mem_fill(&p.src, 0, p.src.len, 1);
+	mem_fill(&p.dst, 0, p.dst.len, 2);
+	p.lkey = mr_new(m, &p.src, PAIR_OFFSET, p.len, p.s);
+	p.rkey = mr_new(m, &p.dst, PAIR_OFFSET, p.len, p.d);
+	qp_connect(p.a, p.b, path);
+	return p;
+}
+
+struct pair pair_new(struct machine *m)
+{
+	return pair_new_attr(m, (struct qp_attr){}, (struct qp_attr){}, (struct qp_path){});
+}
+
+u16 post_write(struct qp *qp, u32 lkey, u64 laddr, u32 len, u32 rkey, u64 raddr)
+{
+	struct wqe w;
+
+	wqe_begin(&w, MLX5_OPCODE_RDMA_WRITE, SIGNALED, 0);
+	wqe_raddr(&w, raddr, rkey);
+	if (len)
+		wqe_data(&w, lkey, laddr, len);
+	return sq_post(qp, &w);
+}
+
+u16 post_read(struct qp *qp, u32 lkey, u64 laddr, u32 len, u32 rkey, u64 raddr)
+{
+	struct wqe w;
+
+	wqe_begin(&w, MLX5_OPCODE_RDMA_READ, SIGNALED, 0);
+	wqe_raddr(&w, raddr, rkey);
+	if (len)
+		wqe_data(&w, lkey, laddr, len);
+	return sq_post(qp, &w);
+}
+
+u16 post_send(struct qp *qp, u32 lkey, u64 laddr, u32 len)
+{
+	struct wqe w;
+
+	wqe_begin(&w, MLX5_OPCODE_SEND, SIGNALED, 0);
+	if (len)
+		wqe_data(&w, lkey, laddr, len);
+	return sq_post(qp, &w);
+}
+
+u16 post_atomic(struct qp *qp, u8 opcode, u32 lkey, u64 laddr, u32 rkey, u64 raddr, u64 swap_add, u64 compare)
+{
+	struct wqe w;
+
+	wqe_begin(&w, opcode, SIGNALED, 0);
+	wqe_raddr(&w, raddr, rkey);
+	wqe_atomic(&w, swap_add, compare);
+	wqe_data(&w, lkey, laddr, 8);
+	return sq_post(qp, &w);
+}
+
+u16 post_recv(struct qp *qp, u32 lkey, u64 addr, u32 len)
+{
+	struct sge sge = { lkey, addr, len };
+
+	return rq_post(qp, &sge, len ? 1 : 0);
+}
