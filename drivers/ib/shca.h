@@ -1,0 +1,419 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Private definitions of the driver half: the twin of mlx5_ib.h.
+ *
+ * Invariants:
+ *  - The engine is reached only through <hca/...>; nothing in this folder knows
+ *    what is behind it.
+ *  - A name shca_x is what mlx5 calls mlx5_ib_x, mlx5r_x or mlx5_x.
+ *  - Everything that the HCA may access is mapped for DMA with the platform
+ *    device shca_dev.pdev, and stays so until the command that makes the HCA
+ *    forget it has succeeded.
+ */
+#ifndef SHCA_H
+#define SHCA_H
+
+#include <linux/atomic.h>
+#include <linux/completion.h>
+#include <linux/if_ether.h>
+#include <linux/list.h>
+#include <linux/mm.h>
+#include <linux/mutex.h>
+#include <linux/platform_device.h>
+#include <linux/refcount.h>
+#include <linux/rwsem.h>
+#include <linux/workqueue.h>
+#include <linux/xarray.h>
+#include <linux/mlx5/device.h>
+#include <linux/mlx5/mlx5_ifc.h>
+#include <rdma/ib_umem.h>
+#include <rdma/ib_verbs.h>
+#include <rdma/mlx5-abi.h>
+#include <rdma/uverbs_ioctl.h>
+#include <hca/hca.h>
+#include <compat.h>
+
+#define SHCA_MAX_COMP_VECTORS	8
+#define SHCA_DEV_NAME		"softhca"
+
+/* Translation tables are counted in units of 16 bytes. */
+#define SHCA_OCTOWORD		16
+
+/* A capability as QUERY_HCA_CAP reported it, e.g. SHCA_CAP_GEN(dev, log_max_qp). */
+#define SHCA_CAP_GEN(dev, cap)	MLX5_GET(cmd_hca_cap, (dev)->caps.general, cap)
+#define SHCA_CAP_GEN_2(dev, cap) MLX5_GET(cmd_hca_cap_2, (dev)->caps.general_2, cap)
+#define SHCA_CAP_ATOMIC(dev, cap) MLX5_GET(atomic_caps, (dev)->caps.atomic, cap)
+#define SHCA_CAP_ROCE(dev, cap)	MLX5_GET(roce_cap, (dev)->caps.roce, cap)
+
+struct shca_dev;
+
+/**
+ * struct shca_caps - what QUERY_HCA_CAP answered, by group
+ * @general: MLX5_CAP_GENERAL
+ * @general_2: MLX5_CAP_GENERAL_2
+ * @atomic: MLX5_CAP_ATOMIC
+ * @roce: MLX5_CAP_ROCE
+ */
+struct shca_caps {
+	u32 general[MLX5_UN_SZ_DW(hca_cap_union)];
+	u32 general_2[MLX5_UN_SZ_DW(hca_cap_union)];
+	u32 atomic[MLX5_UN_SZ_DW(hca_cap_union)];
+	u32 roce[MLX5_UN_SZ_DW(hca_cap_union)];
+};
+
+/**
+ * struct shca_mkeys - keys that exist without an MR (QUERY_SPECIAL_CONTEXTS)
+ * @dump_fill_mkey: lkey of the null MR
+ */
+struct shca_mkeys {
+	u32 dump_fill_mkey;
+};
+
+/**
+ * struct shca_eq - an event queue in kernel pages
+ * @dev: the device
+ * @eqn: number given by CREATE_EQ
+ * @vector: interrupt vector, also the index in shca_dev.eqs
+ * @log_size: log2 of the number of EQEs
+ * @cons_index: EQEs consumed; touched only by the poller
+ * @raised: interrupts not yet answered; whoever makes it non-zero polls
+ * @npages: entries of @pages
+ * @pages: the ring
+ * @pas: DMA address of each page
+ */
+struct shca_eq {
+	struct shca_dev *dev;
+	u32 eqn;
+	unsigned int vector;
+	unsigned int log_size;
+	u32 cons_index;
+	atomic_t raised;
+	unsigned int npages;
+	struct page **pages;
+	dma_addr_t *pas;
+};
+
+/* Counters of the driver half, beside those of the engine. */
+enum shca_counter {
+	SHCA_CNT_DOORBELL_TRAP,		/* stores to a UAR that were stepped over */
+	SHCA_CNT_DOORBELL_MAPPED,	/* UAR pages mapped because they could not be */
+	SHCA_CNT_MAX,
+};
+
+/**
+ * struct shca_dev - one HCA
+ * @ib_dev: what the RDMA core sees; must be first for ib_alloc_device()
+ * @hca: the engine
+ * @pdev: parent device, which does the DMA mapping
+ * @entry: in the module's list of devices (link.c)
+ * @ndev: the interface behind the port; only compared, never followed
+ * @wq: slow work that the HCA asks for, and UAR polling
+ * @caps: capabilities, constant after bring-up
+ * @mkeys: special keys, constant after bring-up
+ * @uar_id: UAR of the kernel, for the event queues
+ * @eqs: by interrupt vector; 0 is for asynchronous events. RCU protects the
+ *	pointers against shca_irq()
+ * @num_eqs: entries of @eqs
+ * @cqs: CQ by number; its lock makes look-up and reference one step
+ * @qps: QP by number; likewise
+ * @mkey_var: source of the variant (low byte) of new keys
+ * @slow_path_mutex: one big CREATE_MKEY at a time: each needs a mailbox as
+ *	large as its translation table
+ * @fw_pages: pages given to the HCA, by DMA page number
+ * @fw_page_count: how many
+ * @page_req: answers a page request event
+ * @page_req_npages: its argument; at most one request is outstanding (HM 3.3)
+ * @counters: by enum shca_counter
+ * @sys_image_guid: EUI-64 made from the MAC address of the netdev
+ */
+struct shca_dev {
+	struct ib_device ib_dev;
+	struct hca *hca;
+	struct platform_device *pdev;
+	struct list_head entry;
+	struct net_device *ndev;
+	struct workqueue_struct *wq;
+	struct shca_caps caps;
+	struct shca_mkeys mkeys;
+	u32 uar_id;
+	struct shca_eq __rcu *eqs[SHCA_MAX_COMP_VECTORS + 1];
+	unsigned int num_eqs;
+	struct xarray cqs;
+	struct xarray qps;
+	atomic_t mkey_var;
+	struct mutex slow_path_mutex;
+	struct xarray fw_pages;
+	atomic_t fw_page_count;
+	struct work_struct page_req;
+	int page_req_npages;
+	atomic64_t counters[SHCA_CNT_MAX];
+	__be64 sys_image_guid;
+};
+
+/**
+ * struct shca_ucontext - an open device file
+ * @ibucontext: the core's part
+ * @uars: UARs of this context by number; its lock protects shca_uar.users
+ * @db_page_list: pinned pages that hold doorbell records
+ * @db_page_mutex: protects @db_page_list and the reference counts in it
+ * @tdn: transport domain
+ * @cqe_version: format of completions that libmlx5 agreed to
+ */
+struct shca_ucontext {
+	struct ib_ucontext ibucontext;
+	struct xarray uars;
+	struct list_head db_page_list;
+	struct mutex db_page_mutex;
+	u32 tdn;
+	u8 cqe_version;
+};
+
+struct shca_pd {
+	struct ib_pd ibpd;
+	u32 pdn;
+};
+
+struct shca_ah {
+	struct ib_ah ibah;
+};
+
+struct shca_user_db_page;
+
+/**
+ * struct shca_db - a doorbell record of user space
+ * @dma: its address for the HCA
+ * @record: the same two words for the driver
+ * @user_page: the pin that holds it
+ */
+struct shca_db {
+	dma_addr_t dma;
+	__be32 *record;
+	struct shca_user_db_page *user_page;
+};
+
+/**
+ * struct shca_res - how event handlers find a queue and destruction waits for them
+ * @refcount: 1 for the owner, 1 for each running handler
+ * @free: completed when the last reference is gone
+ */
+struct shca_res {
+	refcount_t refcount;
+	struct completion free;
+};
+
+struct shca_cq {
+	struct ib_cq ibcq;
+	struct shca_res res;
+	u32 cqn;
+	u32 uar_id;
+	int cqe_size;
+	struct shca_db db;
+	struct ib_umem *umem;
+	struct mutex resize_mutex;	/* one RESIZE at a time: protects umem */
+};
+
+struct shca_wq {
+	unsigned int wqe_cnt;
+	unsigned int wqe_shift;
+	unsigned int max_gs;
+};
+
+/**
+ * struct shca_qp - a queue pair
+ * @ibqp: the core's part
+ * @res: for event handlers
+ * @qpn: number given by CREATE_QP
+ * @uar_id: UAR that its doorbells go to
+ * @mutex: protects the fields from @state on, and orders MODIFY commands
+ * @umem: the work queues: RQ first, SQ behind it
+ * @db: doorbell record: [0] RQ, [1] SQ
+ * @rq: receive queue as user space laid it out; wqe_cnt 0 if there is none
+ * @sq: send queue, in blocks of 64 bytes
+ * @sq_sig_all: every send is signalled
+ * @state: as of the last command
+ * @port: of IB_QP_PORT
+ * @atomic_rd_en: of IB_QP_ACCESS_FLAGS
+ * @resp_depth: of IB_QP_MAX_DEST_RD_ATOMIC
+ */
+struct shca_qp {
+	struct ib_qp ibqp;
+	struct shca_res res;
+	u32 qpn;
+	u32 uar_id;
+	struct ib_umem *umem;
+	struct shca_db db;
+	struct shca_wq rq;
+	struct shca_wq sq;
+	bool sq_sig_all;
+	struct mutex mutex;
+	enum ib_qp_state state;
+	u32 port;
+	u32 atomic_rd_en;
+	u8 resp_depth;
+};
+
+/**
+ * struct shca_mkey - a memory key
+ * @key: index << 8 | variant
+ * @ndescs: octowords of its translation table
+ */
+struct shca_mkey {
+	u32 key;
+	unsigned int ndescs;
+};
+
+struct shca_mr {
+	struct ib_mr ibmr;
+	struct shca_mkey mmkey;
+	struct ib_umem *umem;
+	int access_flags;
+	unsigned int page_shift;
+};
+
+static inline struct shca_dev *to_sdev(struct ib_device *ibdev)
+{
+	return container_of(ibdev, struct shca_dev, ib_dev);
+}
+
+static inline struct shca_ucontext *to_sucontext(struct ib_ucontext *ibucontext)
+{
+	return container_of(ibucontext, struct shca_ucontext, ibucontext);
+}
+
+static inline struct shca_pd *to_spd(struct ib_pd *ibpd)
+{
+	return container_of(ibpd, struct shca_pd, ibpd);
+}
+
+static inline struct shca_cq *to_scq(struct ib_cq *ibcq)
+{
+	return container_of(ibcq, struct shca_cq, ibcq);
+}
+
+static inline struct shca_qp *to_sqp(struct ib_qp *ibqp)
+{
+	return container_of(ibqp, struct shca_qp, ibqp);
+}
+
+static inline struct shca_mr *to_smr(struct ib_mr *ibmr)
+{
+	return container_of(ibmr, struct shca_mr, ibmr);
+}
+
+/* QUERY_, DESTROY_MKEY and the MPT know a key by its index alone. */
+static inline u32 shca_mkey_to_idx(u32 mkey)
+{
+	return mkey >> 8;
+}
+
+static inline void shca_count(struct shca_dev *dev, enum shca_counter counter)
+{
+	atomic64_inc(&dev->counters[counter]);
+}
+
+/* cmd.c */
+int shca_cmd_exec(struct shca_dev *dev, const void *in, size_t inlen, void *out, size_t outlen);
+int shca_cmd_enable_hca(struct shca_dev *dev);
+int shca_cmd_disable_hca(struct shca_dev *dev);
+int shca_cmd_set_issi(struct shca_dev *dev);
+int shca_cmd_init_hca(struct shca_dev *dev);
+int shca_cmd_teardown_hca(struct shca_dev *dev);
+int shca_cmd_query_hca_cap(struct shca_dev *dev, enum mlx5_cap_type type, u32 *cap);
+int shca_cmd_query_special_mkeys(struct shca_dev *dev);
+int shca_cmd_alloc_uar(struct shca_dev *dev, u32 *uarn);
+int shca_cmd_dealloc_uar(struct shca_dev *dev, u32 uarn);
+int shca_cmd_alloc_pd(struct shca_dev *dev, u32 *pdn);
+int shca_cmd_dealloc_pd(struct shca_dev *dev, u32 pdn);
+int shca_cmd_alloc_transport_domain(struct shca_dev *dev, u32 *tdn);
+int shca_cmd_dealloc_transport_domain(struct shca_dev *dev, u32 tdn);
+int shca_cmd_create_mkey(struct shca_dev *dev, u32 *mkey, void *in, size_t inlen);
+int shca_cmd_destroy_mkey(struct shca_dev *dev, u32 mkey);
+int shca_cmd_query_mkey(struct shca_dev *dev, u32 mkey, void *out, size_t outlen);
+int shca_cmd_query_cq(struct shca_dev *dev, u32 cqn, void *out, size_t outlen);
+int shca_cmd_query_qp(struct shca_dev *dev, u32 qpn, void *out, size_t outlen);
+int shca_cmd_roce_gid_set(struct shca_dev *dev, unsigned int index, u8 roce_version,
+			  u8 roce_l3_type, const u8 *gid, const u8 *mac);
+
+/* pagealloc.c */
+int shca_satisfy_startup_pages(struct shca_dev *dev, bool boot);
+void shca_page_request(struct shca_dev *dev, int npages);
+void shca_reclaim_startup_pages(struct shca_dev *dev);
+void shca_pagealloc_init(struct shca_dev *dev);
+void shca_pagealloc_cleanup(struct shca_dev *dev);
+
+/* bus.c */
+extern const struct hca_host_ops shca_host_ops;
+int shca_bus_selftest(struct shca_dev *dev);
+
+/* eq.c */
+int shca_eq_table_create(struct shca_dev *dev);
+void shca_eq_table_destroy(struct shca_dev *dev);
+int shca_comp_eqn_get(struct shca_dev *dev, unsigned int vector, u32 *eqn);
+void shca_irq(void *host, unsigned int vector);
+int shca_res_add(struct xarray *xa, struct shca_res *res, u32 id);
+void shca_res_del(struct xarray *xa, struct shca_res *res, u32 id);
+
+/* main.c */
+int shca_add(struct net_device *ndev, const char *name);
+
+/* uar.c */
+extern const struct uapi_definition shca_uar_defs[];
+int shca_mmap(struct ib_ucontext *ibcontext, struct vm_area_struct *vma);
+void shca_mmap_free(struct rdma_user_mmap_entry *rdma_entry);
+void shca_disassociate_ucontext(struct ib_ucontext *ibcontext);
+int shca_uar_use(struct shca_ucontext *context, u32 uar_id);
+void shca_uar_unuse(struct shca_ucontext *context, u32 uar_id);
+
+/* doorbell.c */
+int shca_db_map_user(struct shca_ucontext *context, u64 virt, struct shca_db *db);
+void shca_db_unmap_user(struct shca_ucontext *context, struct shca_db *db);
+
+/* mem.c */
+void shca_populate_pas(struct ib_umem *umem, size_t page_size, __be64 *pas, u64 access_flags);
+unsigned long shca_log_page_size_to_bitmap(unsigned int log_pgsz_bits, unsigned int pgsz_shift);
+unsigned long shca_umem_find_best_quantized_pgoff(struct ib_umem *umem, unsigned long pgsz_bitmap,
+						  unsigned int page_offset_bits, u64 pgoff_bitmask,
+						  unsigned int scale,
+						  unsigned int *page_offset_quantized);
+
+/* ah.c */
+int shca_create_ah(struct ib_ah *ibah, struct rdma_ah_init_attr *init_attr,
+		   struct ib_udata *udata);
+int shca_destroy_ah(struct ib_ah *ibah, u32 flags);
+
+/* cq.c */
+extern const struct uapi_definition shca_create_cq_defs[];
+int shca_create_user_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
+			struct uverbs_attr_bundle *attrs);
+int shca_resize_cq(struct ib_cq *ibcq, compat_cqe_t entries, struct ib_udata *udata);
+int shca_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata);
+
+/* qp.c */
+int shca_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_udata *udata);
+int shca_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int attr_mask,
+		   struct ib_udata *udata);
+int shca_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *qp_attr, int qp_attr_mask,
+		  struct ib_qp_init_attr *qp_init_attr);
+int shca_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata);
+
+/* mr.c */
+struct ib_mr *shca_reg_user_mr(struct ib_pd *pd, u64 start, u64 length, u64 iova,
+			       int access_flags, COMPAT_DMAH_PARAM struct ib_udata *udata);
+int shca_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata);
+
+/* restrack.c, counters.c */
+void shca_restrack_init(struct shca_dev *dev);
+void shca_counters_init(struct shca_dev *dev);
+
+/* explain.c */
+extern const struct uapi_definition shca_explain_defs[];
+
+/* netdev.c */
+struct net_device *shca_netdev_create(void);
+void shca_netdev_destroy(struct net_device *ndev);
+
+/* link.c */
+void shca_dev_list_add(struct shca_dev *dev);
+void shca_dev_list_del(struct shca_dev *dev);
+
+#endif /* SHCA_H */
