@@ -12,8 +12,8 @@ module:
 	$(MAKE) -C $(KDIR) M=$(CURDIR) modules
 
 help:
-	@echo 'make                   build softhca.ko for the running kernel, or for KDIR='
-	@echo 'make install           install it, by DKMS where that exists; needs root'
+	@echo 'make                   build softhca.ko for the running kernel, or for that of KDIR='
+	@echo 'make install           install it for that kernel, by DKMS where that exists; needs root'
 	@echo 'make check             all tests; T=NAME picks kselftests by name, KERNEL=7.3|6.12 one kernel'
 	@echo 'make unit              the unit tests, without a VM'
 	@echo 'make lint              warnings, sparse, checkpatch, shellcheck'
