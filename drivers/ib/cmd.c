@@ -113,7 +113,8 @@ int shca_cmd_exec(struct shca_dev *dev, const void *in, size_t inlen, void *out,
 /* The command is its opcode and nothing else, the answer nothing but a status. */
 static int shca_cmd_simple(struct shca_dev *dev, u16 opcode)
 {
-	u32 out[MLX5_ST_SZ_DW(enable_hca_out)];
+	/* enable_hca_out is declared shorter than the shortest mailbox there is. */
+	u32 out[MLX5_ST_SZ_DW(init_hca_out)];
 	u32 in[MLX5_ST_SZ_DW(enable_hca_in)] = {};
 
 	MLX5_SET(enable_hca_in, in, opcode, opcode);
