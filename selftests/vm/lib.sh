@@ -8,6 +8,9 @@ vm=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 tree=$(cd "$vm/../.." && pwd)
 cache=${SOFTHCA_CACHE:-/var/cache/softhca}
 kernels='7.3 6.12'
+# The guest root belongs to what it is made from, so that work trees with different inputs do not fight over one.
+inputs=$(cat "$vm/guest-build" "$vm/packages" | sha256sum | cut -c 1-16)
+root_link=$cache/root-$inputs
 
 say() { printf '%s: %s\n' "${0##*/}" "$*" >&2; }
 die() { say "$*"; exit "${status:-1}"; }
@@ -16,9 +19,9 @@ need_root() {
 	[ "$(id -u)" = 0 ] || die "run as root: it mounts file systems and enters a chroot"
 }
 
-# hold_root: sets $root to the newest guest root and keeps it from being removed while this shell lives
+# hold_root: sets $root to this work tree's guest root and keeps it from being removed while this shell lives
 hold_root() {
-	root=$(readlink -e "$cache/root") || die "no guest root in $cache: run selftests/vm/guest-build first"
+	root=$(readlink -e "$root_link") || die "no guest root in $cache: run selftests/vm/guest-build first"
 	exec {root_lock}<"$root.lock"
 	flock -s "$root_lock"
 }
