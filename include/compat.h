@@ -32,7 +32,7 @@ static inline void hrtimer_setup(struct hrtimer *timer,
 /* rdma/ib_verbs.h: the DMA handle argument of reg_user_mr() */
 #ifdef HAVE_DMAH
 #define COMPAT_DMAH_PARAM	struct ib_dmah *dmah,
-#define compat_has_dmah		(dmah != NULL)
+#define compat_has_dmah		(!!dmah)
 #else
 #define COMPAT_DMAH_PARAM
 #define compat_has_dmah		false
@@ -45,9 +45,9 @@ static inline void hrtimer_setup(struct hrtimer *timer,
 
 /* rdma/ib_verbs.h: name and type of the resize operation */
 #ifdef HAVE_RESIZE_USER_CQ
-typedef unsigned int compat_cqe_t;
+#define COMPAT_CQE_TYPE		unsigned int
 #else
-typedef int compat_cqe_t;
+#define COMPAT_CQE_TYPE		int
 #define resize_user_cq		resize_cq
 #endif
 

@@ -11,12 +11,13 @@
 #include "shca.h"
 
 static const struct rdma_stat_desc shca_stat_descs[] = {
-#define X(id, counter) [HCA_CNT_##id].name = counter,
+#define X(id, counter) { .name = counter },
 	HCA_COUNTERS(X)
 #undef X
-	[HCA_CNT_MAX + SHCA_CNT_DOORBELL_TRAP].name = "doorbell_trap",
-	[HCA_CNT_MAX + SHCA_CNT_DOORBELL_MAPPED].name = "doorbell_mapped",
+	[HCA_CNT_MAX + SHCA_CNT_DOORBELL_TRAP] = { .name = "doorbell_trap" },
+	[HCA_CNT_MAX + SHCA_CNT_DOORBELL_MAPPED] = { .name = "doorbell_mapped" },
 };
+static_assert(ARRAY_SIZE(shca_stat_descs) == HCA_CNT_MAX + SHCA_CNT_MAX);
 
 static struct rdma_hw_stats *shca_alloc_hw_port_stats(struct ib_device *ibdev, u32 port_num)
 {

@@ -271,7 +271,7 @@ int shca_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata)
  * Context: process. Return: 0, or an errno with the old ring still in use.
  * Source: libmlx5-abi 5.5.
  */
-int shca_resize_cq(struct ib_cq *ibcq, compat_cqe_t cqe, struct ib_udata *udata)
+int shca_resize_cq(struct ib_cq *ibcq, COMPAT_CQE_TYPE cqe, struct ib_udata *udata)
 {
 	struct shca_dev *dev = to_sdev(ibcq->device);
 	u32 out[MLX5_ST_SZ_DW(modify_cq_out)];

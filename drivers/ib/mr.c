@@ -181,7 +181,8 @@ static struct ib_mr *create_real_mr(struct ib_pd *pd, struct ib_umem *umem, u64 
  *
  * Context: process.
  * Return: the MR; -EOPNOTSUPP for on-demand paging, unknown rights and PCIe hints
- * (dmah, on kernels that know them); -EINVAL when no page size fits; or an errno. Source: libmlx5-abi 4.2, HM 12.1.
+ * (dmah, on kernels that know them); -EINVAL when no page size fits; or an errno.
+ * Source: libmlx5-abi 4.2, HM 12.1.
  */
 struct ib_mr *shca_reg_user_mr(struct ib_pd *pd, u64 start, u64 length, u64 iova,
 			       int access_flags, COMPAT_DMAH_PARAM struct ib_udata *udata)

@@ -385,7 +385,7 @@ int shca_destroy_ah(struct ib_ah *ibah, u32 flags);
 extern const struct uapi_definition shca_create_cq_defs[];
 int shca_create_user_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 			struct uverbs_attr_bundle *attrs);
-int shca_resize_cq(struct ib_cq *ibcq, compat_cqe_t entries, struct ib_udata *udata);
+int shca_resize_cq(struct ib_cq *ibcq, COMPAT_CQE_TYPE entries, struct ib_udata *udata);
 int shca_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata);
 
 /* qp.c */
