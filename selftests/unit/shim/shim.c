@@ -117,7 +117,7 @@ static struct workqueue_struct the_system_wq = {
 struct workqueue_struct *system_wq = &the_system_wq;
 
 static void schedule_fiber(void);
-static void rcu_check(void);
+static bool rcu_check(void);
 
 /* complaints */
 
@@ -305,8 +305,7 @@ static void schedule_fiber(void)
 		}
 		if (start_work())
 			continue;
-		rcu_check();
-		if (!list_empty(&ready) || !list_empty(&works))
+		if (rcu_check())
 			continue;
 		if (main_pumps) {
 			make_ready(&main_fiber);
@@ -1034,8 +1033,11 @@ void shim_kfree_rcu(struct rcu_head *head, void *p)
 	kfree_queue = c;
 }
 
-static void rcu_check(void)
+/* runs what no reader can see any more; true if there was anything */
+static bool rcu_check(void)
 {
+	bool any = !rcu_readers && (rcu_queue || kfree_queue);
+
 	while (!rcu_readers && rcu_queue) {
 		struct rcu_head *head = rcu_queue;
 
@@ -1051,6 +1053,7 @@ static void rcu_check(void)
 		kfree(c->p);
 		free(c);
 	}
+	return any;
 }
 
 void rcu_barrier(void)
@@ -1162,6 +1165,10 @@ void *shim_alloc(size_t n, size_t size, gfp_t flags, size_t max)
 	blocks_made++;
 	if (fail_in && !--fail_in && !(flags & __GFP_NOFAIL)) {
 		failed = true;
+		if (shim_verbose) {
+			fprintf(stderr, "# shim: this allocation fails\n");
+			__sanitizer_print_stack_trace();
+		}
 		return NULL;
 	}
 	if (check_mul_overflow(n, size, &bytes) || bytes > max)
@@ -1291,8 +1298,8 @@ void shim_check_quiet(void)
 {
 	struct shim_fiber *f;
 
-	shim_run();
 	check_end("the test");
+	shim_run();
 	if (!list_empty(&timers))
 		shim_die("the timer %s is still set", list_first_entry(&timers, struct shim_timer, entry)->name);
 	if (!list_empty(&works))

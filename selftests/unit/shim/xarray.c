@@ -84,9 +84,12 @@ static bool raw_store(struct xarray *xa, unsigned long index, void *entry, gfp_t
 			node->used = 1;
 			if (xa->root->full == U64_MAX)
 				node->full = 1;
+			xa->height++;
+		} else {
+			while (index > height_max(++xa->height))
+				;
 		}
 		xa->root = node;
-		xa->height++;
 	}
 	node = xa->root;
 	for (h = xa->height; --h; ) {

@@ -34,11 +34,11 @@ struct xa_limit {
 #define XA_FLAGS_ALLOC		4u
 #define XA_FLAGS_ALLOC1		(8u | XA_FLAGS_ALLOC)
 #define XA_ZERO_ENTRY		((void *)(257UL << 2 | 2))
-#define xa_mk_value(v)		((void *)((v) << 1 | 1))
-#define xa_to_value(p)		((unsigned long)(p) >> 1)
-#define xa_is_value(p)		((unsigned long)(p) & 1)
-#define xa_is_err(p)		((unsigned long)(p) >= (unsigned long)-4095L << 2 && ((unsigned long)(p) & 3) == 2)
-#define xa_err(p)		(xa_is_err(p) ? (int)((long)(p) >> 2) : 0)
+static inline void *xa_mk_value(unsigned long v) { return (void *)(v << 1 | 1); }
+static inline unsigned long xa_to_value(const void *p) { return (unsigned long)p >> 1; }
+static inline bool xa_is_value(const void *p) { return (unsigned long)p & 1; }
+static inline bool xa_is_err(const void *p) { return (unsigned long)p >= (unsigned long)-4095L << 2 && ((unsigned long)p & 3) == 2; }
+static inline int xa_err(void *p) { return xa_is_err(p) ? (int)((long)p >> 2) : 0; }
 #define XA_ERROR(e)		((void *)(((unsigned long)(e) << 2) | 2))
 
 #define XARRAY_INIT(n, f)	{ .xa_lock = __SPIN_LOCK_UNLOCKED((n).xa_lock), .xa_flags = (f) }
