@@ -141,7 +141,7 @@ TEST_F(device, limits_are_kept)
 	EXPECT_EQ(NULL, qp_create(pd, cq, cq, &cfg));
 	cfg = (struct qp_cfg){ .recv_sge = self->r.attr.max_sge + 100 };
 	EXPECT_EQ(NULL, qp_create(pd, cq, cq, &cfg));
-	cfg = (struct qp_cfg){ .recv_wr = self->r.attr.max_qp_wr + 1 };
+	cfg = (struct qp_cfg){ .recv_wr = 32769 };	/* abi 2.2 */
 	EXPECT_EQ(NULL, qp_create(pd, cq, cq, &cfg));
 	cfg = (struct qp_cfg){ .send_wr = 1 << 20 };
 	EXPECT_EQ(NULL, qp_create(pd, cq, cq, &cfg));
@@ -290,19 +290,24 @@ TEST_F(device, abi_2_4_mmap_is_refused)
 /* The UAR of one context is not to be had by another */
 TEST_F(device, uar_of_another_context)
 {
-	struct mlx5dv_devx_uar *uar;
+	struct mlx5dv_devx_uar *uar[4];
 	struct rdma other;
 
 	if (!self->r.softhca)
 		SKIP(return, "not softhca");
 	ASSERT_EQ(0, rdma_open(&other));
-	uar = mlx5dv_devx_alloc_uar(self->r.ctx, MLX5DV_UAR_ALLOC_TYPE_NC);
-	ASSERT_NE(NULL, uar);
-	EXPECT_NE(0, uar->page_id);
-	EXPECT_GT(65536, uar->page_id);
+	for (int i = 0; i < 4; i++) {
+		uar[i] = mlx5dv_devx_alloc_uar(self->r.ctx,
+				MLX5DV_UAR_ALLOC_TYPE_NC_DEDICATED);
+		ASSERT_NE(NULL, uar[i]);
+		EXPECT_NE(0, uar[i]->page_id);
+		EXPECT_GT(65536, uar[i]->page_id);
+	}
+	/* offsets count from the same number in each context: the other has one */
 	EXPECT_EQ(MAP_FAILED, mmap(NULL, PAGE, PROT_WRITE, MAP_SHARED,
-				   other.ctx->cmd_fd, uar->mmap_off));
-	mlx5dv_devx_free_uar(uar);
+				   other.ctx->cmd_fd, uar[3]->mmap_off));
+	for (int i = 0; i < 4; i++)
+		mlx5dv_devx_free_uar(uar[i]);
 	rdma_close(&other);
 }
 

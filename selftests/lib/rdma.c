@@ -417,6 +417,26 @@ int wait_comp(struct ibv_comp_channel *channel, int ms)
 	return 1;
 }
 
+/* The kernel keeps what it read for a while: see to it that the while is short */
+static void counters_fresh(void)
+{
+	static bool done;
+	char path[256];
+	FILE *file;
+
+	if (!done) {
+		snprintf(path, sizeof(path), "/sys/class/infiniband/%s/ports/1/hw_counters/lifespan",
+			 dev_name());
+		file = fopen(path, "w");
+		if (file) {
+			fputs("0", file);
+			fclose(file);
+		}
+		done = true;
+	}
+	usleep(5000);	/* more than a tick */
+}
+
 long long hw_counter(const char *name)
 {
 	static const char *const places[] = {
@@ -425,6 +445,7 @@ long long hw_counter(const char *name)
 	};
 	char path[256], line[64];
 
+	counters_fresh();
 	for (int i = 0; i < 2; i++) {
 		snprintf(path, sizeof(path), places[i], dev_name(), name);
 		if (!read_line(path, line, sizeof(line)))
