@@ -15,7 +15,7 @@ help:
 	@echo 'make                   build softhca.ko for the running kernel, or for that of KDIR='
 	@echo 'make install           install it for that kernel, by DKMS where that exists; needs root'
 	@echo 'make check             all tests; T=NAME picks kselftests by name, KERNEL=7.3|6.12 one kernel'
-	@echo 'make unit              the unit tests, without a VM'
+	@echo 'make unit              the unit tests, without a VM; T=PATTERN picks some'
 	@echo 'make lint              warnings, sparse, checkpatch, shellcheck'
 	@echo 'make demo              the stock RDMA programs on softhca, in a VM'
 	@echo 'make bench             the benchmarks, in a VM'
