@@ -31,11 +31,11 @@
 #include <rdma/uverbs_named_ioctl.h>
 
 /*
- * mmap offsets, in pages: the command numbers 9 to 255 in bits 8 to 15, which
- * libmlx5 gives to nothing of its own (libmlx5-abi 2.4).
+ * mmap offset of a UAR, in pages: a command in bits 8 to 15, which libmlx5 gives
+ * to nothing of its own, and the UAR number around it (libmlx5-abi 2.4).
  */
-#define SHCA_MMAP_PGOFF_MIN	(9 << 8)
-#define SHCA_MMAP_PGOFF_MAX	((256 << 8) - 1)
+#define SHCA_MMAP_CMD_UAR	9
+#define SHCA_MMAP_PGOFF(id)	((id) >> 8 << 16 | SHCA_MMAP_CMD_UAR << 8 | ((id) & 0xff))
 
 /*
  * All files of a device node share one address space, in which a UAR is known by
@@ -442,8 +442,8 @@ static struct shca_uar *shca_alloc_uar_entry(struct shca_ucontext *context)
 	err = xa_insert(&context->uars, uar->id, uar, GFP_KERNEL);
 	if (err)
 		goto dealloc_uar;
-	err = rdma_user_mmap_entry_insert_range(&context->ibucontext, &uar->rdma_entry, PAGE_SIZE,
-						SHCA_MMAP_PGOFF_MIN, SHCA_MMAP_PGOFF_MAX);
+	err = rdma_user_mmap_entry_insert_exact(&context->ibucontext, &uar->rdma_entry, PAGE_SIZE,
+						SHCA_MMAP_PGOFF(uar->id));
 	if (err)
 		goto erase_uar;
 	return uar;
