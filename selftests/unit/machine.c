@@ -908,6 +908,7 @@ struct qp *qp_new(struct machine *m, struct qp_attr a)
 	qp->user_index = a.user_index ?: user_index++;
 	qp->scq = a.scq ?: cq_new(m, (struct cq_attr){});
 	qp->rcq = a.rcq ?: a.scq ?: cq_new(m, (struct cq_attr){});
+	qp->log_msg_max = a.log_msg_max ?: 31;
 	qp->log_sq = a.log_sq ?: 6;
 	qp->log_rq = a.log_rq ?: 6;
 	qp->log_stride = a.log_stride ?: 6;
@@ -932,7 +933,7 @@ struct qp *qp_new(struct machine *m, struct qp_attr a)
 	MLX5_SET(qpc, qpc, user_index, qp->user_index);
 	MLX5_SET(qpc, qpc, cqn_snd, qp->scq->cqn);
 	MLX5_SET(qpc, qpc, cqn_rcv, qp->rcq->cqn);
-	MLX5_SET(qpc, qpc, log_msg_max, 30);
+	MLX5_SET(qpc, qpc, log_msg_max, qp->log_msg_max);
 	if (a.no_rq) {
 		MLX5_SET(qpc, qpc, rq_type, MLX5_ZERO_LEN_RQ);
 	} else {
@@ -985,13 +986,13 @@ u8 qp_modify(struct qp *qp, const u32 *in)
 	return m_exec(qp->m, in, 4 * QP_CMD_DW, out, sizeof(out));
 }
 
-void qp_fill(void *qpc, const struct qp_path *path, u32 remote_qpn)
+void qp_fill(struct qp *qp, void *qpc, const struct qp_path *path, u32 remote_qpn)
 {
 	void *ads = MLX5_ADDR_OF(qpc, qpc, primary_address_path);
 
 	MLX5_SET(qpc, qpc, pm_state, MLX5_QP_PM_MIGRATED);
 	MLX5_SET(qpc, qpc, mtu, 5);
-	MLX5_SET(qpc, qpc, log_msg_max, 30);
+	MLX5_SET(qpc, qpc, log_msg_max, qp->log_msg_max);
 	MLX5_SET(qpc, qpc, remote_qpn, remote_qpn);
 	MLX5_SET(qpc, qpc, next_send_psn, 0x123456);
 	MLX5_SET(qpc, qpc, next_rcv_psn, 0x123456);
@@ -1017,7 +1018,7 @@ u8 qp_to(struct qp *qp, u16 opcode, const struct qp_path *path, u32 remote_qpn)
 	if (opcode == MLX5_CMD_OP_2ERR_QP || opcode == MLX5_CMD_OP_2RST_QP)
 		qp_cmd(in, qp, opcode, 0);
 	else
-		qp_fill(qp_cmd(in, qp, opcode, opt), path, remote_qpn);
+		qp_fill(qp, qp_cmd(in, qp, opcode, opt), path, remote_qpn);
 	return qp_modify(qp, in);
 }
 

@@ -71,6 +71,7 @@ struct qp {
 	u32 rq_offset, sq_offset;
 	u16 sq_pi;		/* basic blocks */
 	u16 rq_pi;
+	u8 log_msg_max;
 	u8 last_ctrl[8];
 	struct mem ring;
 	struct mem dbr;		/* be32: receive counter, send counter */
@@ -227,6 +228,7 @@ struct qp_attr {
 	u32 pd;				/* 0 = the machine's */
 	struct cq *scq, *rcq;		/* NULL = the machine makes one */
 	u32 user_index;			/* 0 = some */
+	u8 log_msg_max;			/* 0 = 31 */
 	unsigned int log_page, page_offset;
 };
 struct qp *qp_new(struct machine *m, struct qp_attr attr);
@@ -243,7 +245,7 @@ struct qp_path {
 void *qp_cmd(u32 *in, struct qp *qp, u16 opcode, u32 opt_mask);		/* returns the qpc in it */
 #define QP_CMD_DW MLX5_ST_SZ_DW(rst2init_qp_in)
 u8 qp_modify(struct qp *qp, const u32 *in);
-void qp_fill(void *qpc, const struct qp_path *path, u32 remote_qpn);	/* every field that a transition may want */
+void qp_fill(struct qp *qp, void *qpc, const struct qp_path *path, u32 remote_qpn);	/* every field that a transition may want */
 u8 qp_to(struct qp *qp, u16 opcode, const struct qp_path *path, u32 remote_qpn);
 void qp_up(struct qp *qp, u32 remote_qpn, struct qp_path path);		/* RST to RTS */
 void qp_connect(struct qp *a, struct qp *b, struct qp_path path);

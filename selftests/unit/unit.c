@@ -277,6 +277,32 @@ struct pair pair_new(struct machine *m)
 	return pair_new_attr(m, (struct qp_attr){}, (struct qp_attr){}, (struct qp_path){});
 }
 
+void qp_reset(struct qp *qp)
+{
+	struct qp_path path = {};
+
+	if (qp_to(qp, MLX5_CMD_OP_2RST_QP, &path, 0))
+		FAIL("2RST_QP: syndrome %#x", qp->m->syndrome);
+	/* libmlx5 zeroes the records after the command */
+	memset(qp->dbr.cpu, 0, 8);
+	qp->sq_pi = qp->rq_pi = 0;
+}
+
+void pair_revive_path(const char *file, int line, struct pair *p, struct qp_path path)
+{
+	expect_none(file, line, p->a->scq);
+	expect_none(file, line, p->a->rcq);
+	expect_none(file, line, p->b->scq);
+	expect_none(file, line, p->b->rcq);
+	qp_reset(p->a);
+	qp_reset(p->b);
+	cq_update(p->a->scq);
+	cq_update(p->a->rcq);
+	cq_update(p->b->scq);
+	cq_update(p->b->rcq);
+	qp_connect(p->a, p->b, path);
+}
+
 u16 post_write(struct qp *qp, u32 lkey, u64 laddr, u32 len, u32 rkey, u64 raddr)
 {
 	struct wqe w;

@@ -74,11 +74,15 @@ struct pair {
 	struct mem src, dst;		/* 3 pages each, as HM 14 says */
 	u64 s, d;			/* iova of the MRs, not page aligned */
 	u64 len;			/* of the MRs */
-	u32 lkey, rkey;			/* over src, over dst */
+	u32 lkey, rkey;			/* over src, over dst; all rights each */
 };
 #define PAIR_OFFSET	0xe00
 struct pair pair_new(struct machine *m);
 struct pair pair_new_attr(struct machine *m, struct qp_attr qa, struct qp_attr qb, struct qp_path path);
+/* both through RESET back to RTS, counters and records at zero; nothing may be left in the CQs */
+void pair_revive_path(const char *file, int line, struct pair *p, struct qp_path path);
+#define pair_revive(p)		pair_revive_path(__FILE__, __LINE__, p, (struct qp_path){})
+void qp_reset(struct qp *qp);
 
 /* one-segment operations; return the WQE index */
 u16 post_write(struct qp *qp, u32 lkey, u64 laddr, u32 len, u32 rkey, u64 raddr);
