@@ -34,6 +34,14 @@ kernel_release() {
 	printf '%s\n' "$found"
 }
 
+# keep_last COUNT FOLDER: removes the older of the folders in FOLDER, but none that a run holds locked
+keep_last() {
+	find "$2" -mindepth 1 -maxdepth 1 -type d -printf '%T@ %p\n' | sort -rn | tail -n "+$(($1 + 1))" |
+		while read -r _ old; do
+			flock -n "$old" rm -rf "$old" || true
+		done
+}
+
 # build_dir NAME: this work tree's own folder in the cache for the build NAME
 build_dir() {
 	printf '%s/build/%s-%s/%s\n' "$cache" "${tree##*/}" "$(sha256sum <<<"$tree" | cut -c 1-8)" "$1"
