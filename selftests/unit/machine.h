@@ -87,6 +87,7 @@ enum ring_how {
 	RING_INLINE,		/* store with HCA_STORE_INLINE */
 	RING_WORKER,		/* store without */
 	RING_IRQ,		/* the same, from interrupt context */
+	RING_LOCKED,		/* the same, by a caller that holds a spinlock of its own */
 	RING_SCAN,		/* no store: hca_uar_scan() */
 	RING_HINTLESS,		/* a 4-byte store that names no queue */
 	RING_HOWS,
