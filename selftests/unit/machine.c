@@ -713,7 +713,7 @@ static void uar_store(struct machine *m, unsigned int offset, const void *data)
 	default:
 		hca_uar_store(m->hca, m->uar, offset, data, 8, m->ring_how == RING_INLINE ? HCA_STORE_INLINE : 0);
 	}
-	shim_run();
+	shim_settle();
 }
 
 void cq_arm(struct cq *cq, bool solicited)

@@ -323,6 +323,9 @@ static void schedule_fiber(void)
 
 void shim_yield(void)
 {
+	/* works too get their turn, or two fibers that wait for one by yielding would starve it */
+	while (start_work())
+		;
 	make_ready(cur);
 	schedule_fiber();
 }
@@ -339,7 +342,7 @@ static void maybe_preempt(void)
 	preempt_state ^= preempt_state << 13;
 	preempt_state ^= preempt_state >> 7;
 	preempt_state ^= preempt_state << 17;
-	if (preempt_state % 4 == 0 && (!list_empty(&ready) || start_work()))
+	if (preempt_state % 4 == 0)
 		shim_yield();
 }
 
@@ -357,6 +360,14 @@ void shim_run(void)
 	main_pumps = true;
 	schedule_fiber();
 	main_pumps = false;
+}
+
+void shim_settle(void)
+{
+	if (cur == &main_fiber)
+		shim_run();
+	else
+		shim_yield();
 }
 
 /* locks */
@@ -491,6 +502,7 @@ bool shim_lock(struct shim_lock *l, unsigned int how, unsigned int subclass)
 
 void shim_unlock(struct shim_lock *l, unsigned int how)
 {
+	bool contended = l->waiters.next && !list_empty(&l->waiters);
 	int i;
 
 	if (!l->owner)
@@ -509,7 +521,11 @@ void shim_unlock(struct shim_lock *l, unsigned int how)
 		shim_irq_disable(-1);
 	if (how & SHIM_LOCK_BH)
 		cur->bh_off--;
-	maybe_preempt();
+	/* the kernel's mutex is handed to a waiter that lost it once; here the waiter has its turn at once */
+	if (contended && l->sleeps)
+		shim_yield();
+	else
+		maybe_preempt();
 }
 
 bool shim_lock_held(const struct shim_lock *l)

@@ -14,6 +14,9 @@
 /* run works and fibers until none can run; no time passes */
 void shim_run(void);
 
+/* the same from anywhere: a fiber other than the test's only gives the others a turn */
+void shim_settle(void);
+
 /* let @ns pass, running every timer and work that falls due */
 void shim_advance(u64 ns);
 
