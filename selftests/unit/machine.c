@@ -33,6 +33,7 @@
 
 struct region {
 	u64 dma, len, frame;
+	bool poison;
 };
 
 #define die(fmt, a...)	shim_die("machine: " fmt, ##a)
@@ -74,13 +75,13 @@ static void *bus_map(void *host, u64 dma, size_t len)
 		return NULL;
 	}
 	p = m->bus + r->frame + (dma - r->dma);
-	if (r->len <= POISON_MAX)
+	if (r->poison)
 		ASAN_UNPOISON_MEMORY_REGION((void *)ALIGN_DOWN((unsigned long)p, 8),
 					    ALIGN((unsigned long)p + len, 8) - ALIGN_DOWN((unsigned long)p, 8));
 	return p;
 }
 
-static void region_add(struct machine *m, u64 dma, u64 len, u64 frame)
+static void region_add(struct machine *m, u64 dma, u64 len, u64 frame, bool poison)
 {
 	size_t i = region_at(m, dma);
 
@@ -92,9 +93,9 @@ static void region_add(struct machine *m, u64 dma, u64 len, u64 frame)
 	    (i < m->nr_regions && dma + len > m->regions[i].dma))
 		die("DMA address %#llx is in use", dma);
 	memmove(m->regions + i + 1, m->regions + i, (m->nr_regions - i) * sizeof(*m->regions));
-	m->regions[i] = (struct region){ dma, len, frame };
+	m->regions[i] = (struct region){ dma, len, frame, poison };
 	m->nr_regions++;
-	if (len <= POISON_MAX)
+	if (poison)
 		ASAN_POISON_MEMORY_REGION(m->bus + frame, len);
 }
 
@@ -105,7 +106,9 @@ static void region_del(struct machine *m, u64 dma)
 
 	if (!i || r->dma != dma)
 		die("unmap of %#llx, which is not mapped", dma);
-	/* whoever kept a pointer to it dies */
+	/* whoever kept a pointer to it dies; the address range may be somebody else's later */
+	if (r->poison)
+		ASAN_UNPOISON_MEMORY_REGION(m->bus + r->frame, r->len);
 	mprotect(m->bus + r->frame, r->len, PROT_NONE);
 	memmove(r, r + 1, (m->nr_regions - i) * sizeof(*r));
 	m->nr_regions--;
@@ -138,7 +141,7 @@ struct mem mem_new_pages(struct machine *m, u64 len, unsigned int shift)
 	/* highest address first, with holes: pages that follow each other never do so on the bus */
 	for (u64 i = mem.nr; i--; ) {
 		mem.dma[i] = base + (mem.nr - 1 - i) * 2 * page;
-		region_add(m, mem.dma[i], page, frame + (i << shift));
+		region_add(m, mem.dma[i], page, frame + (i << shift), mem.len <= POISON_MAX);
 	}
 	return mem;
 }
@@ -156,7 +159,7 @@ struct mem mem_at(struct machine *m, u64 dma, u64 len)
 	mem.cpu = m->cpu + frame;
 	mem.dma = malloc(sizeof(*mem.dma));
 	mem.dma[0] = dma;
-	region_add(m, dma, mem.len, frame);
+	region_add(m, dma, mem.len, frame, mem.len <= POISON_MAX);
 	return mem;
 }
 
@@ -559,7 +562,9 @@ void machine_kill(struct machine *m)
 		hca_destroy(m->hca);
 	cancel_work_sync(&m->irq_work);
 	cancel_delayed_work_sync(&m->page_work);
-	ASAN_UNPOISON_MEMORY_REGION(m->bus, m->frames_used);
+	for (size_t i = 0; i < m->nr_regions; i++)
+		if (m->regions[i].poison)
+			ASAN_UNPOISON_MEMORY_REGION(m->bus + m->regions[i].frame, m->regions[i].len);
 	munmap(m->cpu, ARENA);
 	munmap(m->bus, ARENA);
 	close(m->fd);
