@@ -182,8 +182,9 @@ struct hca_xlt {
  * @qpc: queue pair contexts
  * @cqc: completion queue contexts
  * @eqc: event queue contexts
- * @given: woken when pages arrive or are refused
- * @refusals: counts MANAGE_PAGES "cannot give"
+ * @given: woken by each answer to a page request
+ * @answers: counts MANAGE_PAGES
+ * @refusals: counts those that say "cannot give"
  * @asking: a page request event is unanswered
  * @latched: a request to be raised once an EQ subscribes, in pages
  * @quiet_until: no new request before this time, in ns of ktime_get_ns()
@@ -202,6 +203,7 @@ struct hca_icm {
 	struct hca_ctx_table cqc;
 	struct hca_ctx_table eqc;
 	wait_queue_head_t given;
+	unsigned int answers;
 	unsigned int refusals;
 	bool asking;
 	s32 latched;

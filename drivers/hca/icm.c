@@ -170,6 +170,16 @@ static s32 hca_page_request_due(struct hca_icm *icm, u32 missing)
 	return max_t(u32, HCA_REQUEST_PAGES, missing + HCA_LOW_PAGES);
 }
 
+/* A surplus that lasts a second is offered to the host (HM 3.3). */
+static void hca_icm_check_surplus(struct hca *hca)
+{
+	lockdep_assert_held(&hca->icm.lock);
+	if (hca->icm.nr_free > HCA_SURPLUS_PAGES)
+		queue_delayed_work(hca->wq, &hca->icm.surplus, HZ);
+	else
+		cancel_delayed_work(&hca->icm.surplus);
+}
+
 /*
  * Takes @nr free pages, asking the host for more if there are too few. All or
  * nothing. Returns 0 or -EAGAIN.
@@ -177,7 +187,7 @@ static s32 hca_page_request_due(struct hca_icm *icm, u32 missing)
 static int hca_pages_take(struct hca *hca, u32 nr, struct hca_page **pages)
 {
 	struct hca_icm *icm = &hca->icm;
-	unsigned int refusals;
+	unsigned int refusals, answers;
 	s32 request = 0;
 	bool taken;
 	long left = HCA_PAGES_TIMEOUT;
@@ -187,12 +197,14 @@ static int hca_pages_take(struct hca *hca, u32 nr, struct hca_page **pages)
 	refusals = icm->refusals;
 	while (icm->nr_free < nr) {
 		request = hca_page_request_due(icm, nr - icm->nr_free);
+		answers = icm->answers;
 		mutex_unlock(&icm->lock);
 		if (request)
 			hca_page_request(hca, request);
+		/* An answer may have gone to another command: then ask again. */
 		left = wait_event_timeout(icm->given,
 					  READ_ONCE(icm->nr_free) >= nr ||
-					  READ_ONCE(icm->refusals) != refusals, left);
+					  READ_ONCE(icm->answers) != answers, left);
 		mutex_lock(&icm->lock);
 		if (icm->nr_free < nr && (!left || icm->refusals != refusals))
 			break;
@@ -205,6 +217,7 @@ static int hca_pages_take(struct hca *hca, u32 nr, struct hca_page **pages)
 		icm->nr_free--;
 	}
 	request = taken ? hca_page_request_due(icm, 0) : 0;
+	hca_icm_check_surplus(hca);
 	mutex_unlock(&icm->lock);
 	if (request)
 		hca_page_request(hca, request);
@@ -219,14 +232,6 @@ static void hca_page_release(struct hca_icm *icm, struct hca_page *page)
 	page->used = false;
 	list_add(&page->entry, &icm->free);
 	icm->nr_free++;
-}
-
-/* Has the host look at a surplus once it has lasted a second (HM 3.3). */
-static void hca_icm_check_surplus(struct hca *hca)
-{
-	lockdep_assert_held(&hca->icm.lock);
-	if (hca->icm.nr_free > HCA_SURPLUS_PAGES)
-		queue_delayed_work(hca->wq, &hca->icm.surplus, HZ);
 }
 
 static void hca_icm_surplus(struct work_struct *work)
@@ -595,6 +600,8 @@ static hca_cmd_status hca_pages_give(struct hca *hca, const void *in, size_t inl
 	icm->nr_owned += nr;
 	icm->nr_free += nr;
 	icm->asking = false;
+	icm->answers++;
+	hca_icm_check_surplus(hca);
 	mutex_unlock(&icm->lock);
 	wake_up_all(&icm->given);
 	return HCA_OK;
@@ -629,7 +636,10 @@ static void hca_pages_return(struct hca *hca, u32 nr, void *out, size_t outlen)
 	icm->nr_free -= nr;
 	icm->nr_owned -= nr;
 	icm->asking = false;
+	icm->answers++;
+	hca_icm_check_surplus(hca);
 	mutex_unlock(&icm->lock);
+	wake_up_all(&icm->given);
 	MLX5_SET(manage_pages_out, out, output_num_entries, nr);
 }
 
@@ -645,6 +655,7 @@ hca_cmd_status hca_cmd_manage_pages(struct hca *hca, const void *in, size_t inle
 	case 0:
 		mutex_lock(&icm->lock);
 		icm->refusals++;
+		icm->answers++;
 		icm->asking = false;
 		icm->quiet_until = ktime_get_ns() + HCA_PAGES_QUIET_NS;
 		mutex_unlock(&icm->lock);
