@@ -20,15 +20,15 @@ not_ok() {
 
 skip() { ok "$1 # SKIP ${*:2}"; }
 
-# check NAME COMMAND...: passes if COMMAND succeeds; what it prints is shown otherwise
+# check NAME COMMAND...: passes if COMMAND succeeds, in this shell; what it prints is shown otherwise
 check() {
-	local name=$1 out
+	local name=$1
 	shift
-	if out=$("$@" 2>&1); then
+	if "$@" >/tmp/check.out 2>&1; then
 		ok "$name"
 	else
 		not_ok "$name"
-		sed 's/^/# /' <<<"$out"
+		sed 's/^/# /' /tmp/check.out
 	fi
 }
 

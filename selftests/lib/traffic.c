@@ -72,10 +72,19 @@ static int post_next(struct traffic *t, unsigned int n)
 	return post(t->qp, &op);
 }
 
+/* The kernel says so by an event; completions just stop coming */
+static bool device_is_gone(struct traffic *t)
+{
+	struct ibv_async_event event;
+
+	return wait_async(&t->r, &event, 0) == 1 &&
+	       event.event_type == IBV_EVENT_DEVICE_FATAL;
+}
+
 int traffic_run(struct traffic *t, const volatile int *stop)
 {
 	uint64_t heard = now_us();
-	unsigned int n = 0;
+	unsigned int n = 0, idle = 0;
 	int outstanding = 0, err;
 	struct ibv_wc wc;
 
@@ -90,6 +99,8 @@ int traffic_run(struct traffic *t, const volatile int *stop)
 		if (err < 0)
 			return -EIO;
 		if (!err) {
+			if (++idle % 256 == 0 && device_is_gone(t))
+				return -ENODEV;
 			if (now_us() - heard > WAIT_MS * 1000)
 				return -ETIMEDOUT;
 			sched_yield();

@@ -33,7 +33,8 @@ int traffic_connect(struct traffic *t, const struct traffic_facts *peer);
  * @stop: ends it when it becomes non-zero
  *
  * Return: 0 when stopped; the status of the first bad completion; or a negative errno
- * of a call that failed, -ETIMEDOUT if nothing completed for long.
+ * of a call that failed, -ENODEV after IBV_EVENT_DEVICE_FATAL, -ETIMEDOUT if nothing
+ * completed for long.
  */
 int traffic_run(struct traffic *t, const volatile int *stop);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * softhca-inspect: one memory region, opened up. Registers scattered memory, does an
+ * softhca-inspect: one memory region, opened up. Sends a stream of RDMA WRITEs and looks
+ * at every byte that arrived. Then registers scattered memory, does an
  * RDMA WRITE into it between two queue pairs and compares every byte; then shows what
  * the HCA knows of the region (the memory key context, the translation table) and the
  * way of that WRITE from the rkey to the bytes in memory, as the HCA itself walks it.
@@ -99,6 +100,53 @@ static void verified_write(struct pair *p, struct region *g)
 	printf("RDMA WRITE of %zu bytes, QP %u -> QP %u: every byte is where it belongs\n",
 	       g->len, p->a->qp_num, p->b->qp_num);
 	ibv_dereg_mr(mr);
+}
+
+/* perftest does not look at the bytes: we do, at 16 MiB of them */
+static void verified_stream(struct pair *p)
+{
+	enum { SIZE = 65536, COUNT = 256, DEPTH = 32 };
+	char *from = mem_pages(SIZE * COUNT), *to = mem_pages(SIZE * COUNT);
+	struct ibv_mr *from_mr, *to_mr;
+	uint64_t us;
+	int status = 0;
+
+	if (!from || !to)
+		die("no memory", ENOMEM);
+	fill(from, SIZE * COUNT, 2);
+	memset(to, 0, SIZE * COUNT);
+	from_mr = ibv_reg_mr(p->pd, from, SIZE * COUNT, 0);
+	to_mr = ibv_reg_mr(p->pd, to, SIZE * COUNT, ACCESS_ALL);
+	if (!from_mr || !to_mr)
+		die("ibv_reg_mr", errno);
+	us = now_us();
+	for (size_t i = 0; i < COUNT && !status; i++) {
+		status = post(p->a, &(struct op){
+			.opcode = IBV_WR_RDMA_WRITE, .len = SIZE,
+			.flags = IBV_SEND_SIGNALED,
+			.laddr = (uintptr_t)from + i * SIZE,
+			.lkey = from_mr->lkey,
+			.raddr = (uintptr_t)to + i * SIZE,
+			.rkey = to_mr->rkey,
+		});
+		if (!status && i >= DEPTH)
+			status = wait_good(p->acq, 1);
+	}
+	if (!status)
+		status = wait_good(p->acq, DEPTH);
+	us = now_us() - us;
+	if (status || differs(to, SIZE * COUNT, 2) >= 0) {
+		fprintf(stderr, "softhca-inspect: a stream of writes went wrong (%d)\n",
+			status);
+		exit(1);
+	}
+	printf("%d RDMA WRITEs of 64 KiB: 16 MiB at %" PRIu64
+	       " MB/s, every byte compared\n", COUNT,
+	       (uint64_t)SIZE * COUNT / (us ?: 1));
+	ibv_dereg_mr(from_mr);
+	ibv_dereg_mr(to_mr);
+	munmap(from, SIZE * COUNT);
+	munmap(to, SIZE * COUNT);
 }
 
 static const char *mode_name(unsigned int mode)
@@ -348,6 +396,7 @@ int main(int argc, char **argv)
 	err = pair_open(&p, NULL);
 	if (err)
 		die(dev_name(), err);
+	verified_stream(&p);
 	region_make(&g, &p, len, offset, huge);
 
 	title("The memory region");

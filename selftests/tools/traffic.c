@@ -3,7 +3,8 @@
  * traffic: keeps two queue pairs of one process busy, and stays alive whatever happens
  * to the device. For scripts that take the device away.
  *
- * Prints "running" when work completes, "stopped" when it no longer does. After that it
+ * Prints "running" when work completes, and twice "stopped: " with the result of
+ * traffic_run() when it no longer does. After that it
  * goes on posting and ringing until SIGTERM. Status 0 if it came to a SIGTERM, 1 if it
  * could not start.
  */
@@ -22,8 +23,7 @@ static void on_term(int sig)
 
 static void *run_one(void *arg)
 {
-	traffic_run(arg, &stop);
-	return NULL;
+	return (void *)(long)traffic_run(arg, &stop);
 }
 
 int main(void)
@@ -41,9 +41,12 @@ int main(void)
 	while (!stop && __atomic_load_n(&a.done, __ATOMIC_RELAXED) < 20)
 		usleep(1000);
 	puts("running");
-	pthread_join(thread[0], NULL);
-	pthread_join(thread[1], NULL);
-	puts("stopped");
+	for (int i = 0; i < 2; i++) {
+		void *result;
+
+		pthread_join(thread[i], &result);
+		printf("stopped: %ld\n", (long)result);
+	}
 	while (!stop) {
 		struct op op = { .opcode = IBV_WR_RDMA_WRITE };
 

@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * bench: what one device does in one process, through libibverbs only, and what memcpy()
+ * does beside it. Prints lines of "METRIC SIZE VALUE", which bench/run makes a table of:
+ *
+ *   memcpy, write, read, send      MB/s at SIZE bytes (10^6 bytes a second)
+ *   write_lat, read_lat, send_lat, fa_lat    microseconds from post to completion
+ *   write_rate, fa_rate            operations a second of 8 bytes, queue kept full
+ *   reg, dereg                     microseconds for a region of SIZE bytes
+ *   reg_at, access_at              microseconds with SIZE keys alive
+ *
+ * Usage: bench [-d DEVICE] [-l (up to 16 MiB)] [-t MS PER VALUE] [METRIC...]
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include "lib/rdma.h"
+#include "lib/mem.h"
+
+#define AREA		(16ul << 20)
+#define REG_AREA	(64ul << 20)
+#define DEPTH		32
+
+static unsigned int budget_us = 150000;
+static struct pair pair;
+static char *from, *to;
+static struct ibv_mr *from_mr, *to_mr;
+static char **wanted;
+
+static void die(const char *what)
+{
+	perror(what);
+	exit(1);
+}
+
+static bool want(const char *metric)
+{
+	bool any = false;
+
+	for (char **name = wanted; *name; name++) {
+		any = true;
+		if (!strcmp(*name, metric))
+			return true;
+	}
+	return !any;
+}
+
+static void result(const char *metric, size_t size, double value)
+{
+	printf("%s %zu %.3f\n", metric, size, value);
+}
+
+static void expect_good(int status)
+{
+	if (!status)
+		return;
+	fprintf(stderr, "bench: %s\n", status < 0 ? strerror(-status) :
+		ibv_wc_status_str(status));
+	exit(1);
+}
+
+static void bench_memcpy(size_t size)
+{
+	uint64_t start = now_us(), us;
+	unsigned long n = 0;
+
+	do {
+		for (size_t i = 0; i < 1 + 65536 / size; i++, n++) {
+			memcpy(to, from, size);
+			asm volatile("" ::: "memory");
+		}
+		us = now_us() - start;
+	} while (us < budget_us);
+	result("memcpy", size, (double)n * size / us);
+}
+
+static struct op op_of(enum ibv_wr_opcode opcode, size_t size)
+{
+	return (struct op){
+		.opcode = opcode, .len = size, .flags = IBV_SEND_SIGNALED,
+		.laddr = (uintptr_t)from, .lkey = from_mr->lkey,
+		.raddr = (uintptr_t)to, .rkey = to_mr->rkey, .cmp_add = 1,
+	};
+}
+
+static void give_recv(size_t size)
+{
+	expect_good(post_recv(pair.b, 0, (uintptr_t)to, size, to_mr->lkey));
+}
+
+/* The queue is kept full; one completion for @every requests */
+static double stream(enum ibv_wr_opcode opcode, size_t size, int every)
+{
+	bool two_sided = opcode == IBV_WR_SEND;
+	struct op op = op_of(opcode, size);
+	unsigned long posted = 0, done = 0;
+	uint64_t start, us;
+	struct ibv_wc wc;
+	int n;
+
+	for (int i = 0; two_sided && i < 2 * DEPTH; i++)
+		give_recv(size);
+	start = now_us();
+	for (;;) {
+		while (posted - done < DEPTH) {
+			op.flags = (posted + 1) % every ? 0 :
+				   IBV_SEND_SIGNALED;
+			expect_good(post(pair.a, &op));
+			posted++;
+		}
+		n = ibv_poll_cq(pair.acq, 1, &wc);
+		if (n < 0)
+			die("ibv_poll_cq");
+		if (n) {
+			expect_good(wc.status);
+			done += every;
+		}
+		while (two_sided && ibv_poll_cq(pair.bcq, 1, &wc) > 0) {
+			expect_good(wc.status);
+			give_recv(size);
+		}
+		us = now_us() - start;
+		if (us >= budget_us && done >= 2 * DEPTH)
+			break;
+		if (us >= 20 * budget_us && done)
+			break;		/* slow: what we have must do */
+	}
+	while (done < posted / every * every) {
+		expect_good(wait_good(pair.acq, 1));
+		done += every;
+	}
+	us = now_us() - start;
+	if (pair_reconnect(&pair))
+		die("reconnect");
+	return (double)done / us;
+}
+
+static void bandwidth(const char *metric, enum ibv_wr_opcode opcode,
+		      size_t size)
+{
+	result(metric, size, stream(opcode, size, 1) * size);
+}
+
+static void latency(const char *metric, enum ibv_wr_opcode opcode)
+{
+	struct op op = op_of(opcode, 8);
+	uint64_t start, us;
+	unsigned long n = 0;
+
+	if (!want(metric))
+		return;
+	start = now_us();
+	do {
+		if (opcode == IBV_WR_SEND)
+			give_recv(8);
+		expect_good(run(pair.a, pair.acq, &op, NULL));
+		if (opcode == IBV_WR_SEND)
+			expect_good(wait_good(pair.bcq, 1));
+		n++;
+		us = now_us() - start;
+	} while (us < budget_us);
+	result(metric, 8, (double)us / n);
+}
+
+static void rate(const char *metric, enum ibv_wr_opcode opcode)
+{
+	if (want(metric))
+		result(metric, 8, stream(opcode, 8, 8) * 1e6);
+}
+
+static void registration(char *area, size_t size)
+{
+	uint64_t reg = 0, dereg = 0, start;
+	unsigned long n = 0;
+
+	do {
+		struct ibv_mr *mr;
+
+		start = now_us();
+		mr = ibv_reg_mr(pair.pd, area, size, ACCESS_ALL);
+		if (!mr)
+			die("ibv_reg_mr");
+		reg += now_us() - start;
+		start = now_us();
+		if (ibv_dereg_mr(mr))
+			die("ibv_dereg_mr");
+		dereg += now_us() - start;
+		n++;
+	} while (reg + dereg < budget_us || n < 3);
+	result("reg", size, (double)reg / n);
+	result("dereg", size, (double)dereg / n);
+}
+
+/* Registration and access while that many keys live, at keys spread over all of them */
+static void live_keys(int keys)
+{
+	struct ibv_mr **mr = calloc(keys, sizeof(*mr)), *one;
+	struct op op = op_of(IBV_WR_RDMA_WRITE, 8);
+	uint64_t start, us, reg = 0;
+	unsigned long n = 0;
+
+	if (!mr)
+		die("calloc");
+	for (int i = 0; i < keys; i++) {
+		mr[i] = ibv_reg_mr(pair.pd, to + i % 256 * PAGE, PAGE,
+				   ACCESS_ALL);
+		if (!mr[i])
+			die("ibv_reg_mr");
+	}
+	do {
+		start = now_us();
+		one = ibv_reg_mr(pair.pd, to, PAGE, ACCESS_ALL);
+		if (!one)
+			die("ibv_reg_mr");
+		reg += now_us() - start;
+		ibv_dereg_mr(one);
+		n++;
+	} while (reg < budget_us);
+	result("reg_at", keys, (double)reg / n);
+	n = 0;
+	start = now_us();
+	do {
+		one = mr[n * 7919 % keys];
+		op.raddr = (uintptr_t)one->addr;
+		op.rkey = one->rkey;
+		expect_good(run(pair.a, pair.acq, &op, NULL));
+		n++;
+		us = now_us() - start;
+	} while (us < budget_us);
+	result("access_at", keys, (double)us / n);
+	for (int i = 0; i < keys; i++)
+		ibv_dereg_mr(mr[i]);
+	free(mr);
+}
+
+int main(int argc, char **argv)
+{
+	static const size_t sizes[] = { 64, 1024, 4096, 65536, 1 << 20,
+					16 << 20 };
+	static const int keys[] = { 100, 10000, 100000 };
+	struct qp_cfg cfg = { .send_wr = 2 * DEPTH, .recv_wr = 2 * DEPTH,
+			      .timeout = 18 };
+	char *area;
+	int opt, last = 5;
+
+	while ((opt = getopt(argc, argv, "d:lt:")) != -1) {
+		switch (opt) {
+		case 'd':
+			setenv("IBV_TEST_DEV", optarg, 1);
+			break;
+		case 'l':
+			last = 6;
+			break;
+		case 't':
+			budget_us = atoi(optarg) * 1000;
+			break;
+		default:
+			fprintf(stderr, "usage: bench [-d DEVICE] [-l] [-t MS] [METRIC...]\n");
+			return 2;
+		}
+	}
+	wanted = argv + optind;
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	errno = -pair_open(&pair, &cfg);
+	if (errno)
+		die(dev_name());
+	from = mem_pages(AREA);
+	to = mem_pages(AREA);
+	area = mem_pages(REG_AREA);
+	if (!from || !to || !area)
+		die("memory");
+	fill(from, AREA, 1);
+	fill(to, AREA, 2);
+	memset(area, 1, REG_AREA);
+	from_mr = ibv_reg_mr(pair.pd, from, AREA, ACCESS_ALL);
+	to_mr = ibv_reg_mr(pair.pd, to, AREA, ACCESS_ALL);
+	if (!from_mr || !to_mr)
+		die("ibv_reg_mr");
+	for (int i = 0; i < last; i++) {
+		if (want("memcpy"))
+			bench_memcpy(sizes[i]);
+		if (want("write"))
+			bandwidth("write", IBV_WR_RDMA_WRITE, sizes[i]);
+		if (want("read"))
+			bandwidth("read", IBV_WR_RDMA_READ, sizes[i]);
+		if (want("send"))
+			bandwidth("send", IBV_WR_SEND, sizes[i]);
+	}
+	latency("write_lat", IBV_WR_RDMA_WRITE);
+	latency("read_lat", IBV_WR_RDMA_READ);
+	latency("send_lat", IBV_WR_SEND);
+	latency("fa_lat", IBV_WR_ATOMIC_FETCH_AND_ADD);
+	rate("write_rate", IBV_WR_RDMA_WRITE);
+	rate("fa_rate", IBV_WR_ATOMIC_FETCH_AND_ADD);
+	for (size_t size = PAGE; want("reg") && size <= REG_AREA; size *= 16)
+		registration(area, size);
+	if (want("reg"))
+		registration(area, REG_AREA);
+	for (int i = 0; want("keys") && i < 3; i++)
+		live_keys(keys[i]);
+	return 0;
+}

@@ -1,0 +1,115 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# Proves case 30: a device goes away under open contexts, mapped UARs and traffic. The programs survive, their stores vanish,
+# the module unloads as soon as nothing is mapped, and can be loaded again; the same when its network device goes first.
+. "$(dirname "$0")/lib/test.sh"
+
+module=/run/vm/softhca.ko
+[ -e $module ] || { echo "1..0 # SKIP no module file: the module was not loaded by vm-init"; exit 4; }
+
+programs=()
+cleanup() { [ ${#programs[@]} = 0 ] || kill -9 "${programs[@]}" 2>/dev/null; }
+trap cleanup EXIT
+
+has_device() { [ -d "/sys/class/infiniband/$1" ]; }
+gone() { ! has_device "$1"; }
+loaded() { [ -d /sys/module/softhca ]; }
+says() { grep -q "$2" "/tmp/program.$1"; }
+all_say() {
+	local i
+	for i in "${!programs[@]}"; do says "$i" "$1" || return; done
+}
+alive() { kill -0 "${programs[@]}"; }
+
+load() {
+	local netdev
+	insmod $module "$@" || return
+	[ $# = 0 ] || return 0
+	netdev=$(netdev_of softhca0)
+	echo 0 >"/proc/sys/net/ipv6/conf/$netdev/accept_dad"
+	ip addr add 192.0.2.1/24 dev "$netdev" && ip link set "$netdev" up
+}
+
+# start DEVICE N: N programs with traffic
+start() {
+	local i
+	programs=()
+	for i in $(seq 0 $(($2 - 1))); do
+		IBV_TEST_DEV=$1 ./tools/traffic >"/tmp/program.$i" 2>&1 </dev/null &
+		programs+=($!)
+	done
+	until_true 15 all_say running
+}
+
+# They are to end by our SIGTERM, with status 0
+stop() {
+	local pid status=0
+	kill -TERM "${programs[@]}"
+	for pid in "${programs[@]}"; do
+		timeout 10 tail --pid="$pid" -f /dev/null || kill -9 "$pid"
+		wait "$pid" || status=$?
+	done
+	programs=()
+	return $status
+}
+
+rmmod_refused() { ! rmmod softhca 2>/dev/null && loaded; }
+unload() { until_true 10 rmmod softhca; }
+
+begin
+check "programs run" start "$device" 3
+check "a module whose UARs are mapped is not unloaded" rmmod_refused
+check "and nobody is disturbed by the attempt" eval 'alive && ! says 0 stopped && ! says 1 stopped && ! says 2 stopped'
+
+check "the device goes under traffic" timeout 20 rdma link del "$device"
+check "it is gone" gone "$device"
+check "all programs are told so" until_true 10 all_say "stopped: -19"
+sleep 0.5
+check "and survive, though they go on ringing" alive
+check "they end as they want to" stop
+check "the module unloads" unload
+check "it is gone" eval '! loaded'
+check "it can be loaded again" load
+check "and works" ./atomic_test
+
+# one that is idle, with its context open
+./tools/hold >/tmp/held 2>&1 </dev/null &
+programs=($!)
+until_true 10 grep -q ready /tmp/held
+check "the device goes under an idle context" timeout 20 rdma link del "$device"
+check "which survives" alive
+kill -9 "${programs[@]}"
+wait 2>/dev/null
+programs=()
+check "unload" unload
+
+ip link add shca_t0 type dummy && ip link set shca_t0 up
+check "loaded without a device" load create=0
+check "there is none" gone softhca0
+for round in 1 2 3; do
+	rdma link add softhca_t type softhca netdev shca_t0
+	check "round $round: programs run on a device of their own" start softhca_t 2
+	if [ $round = 2 ]; then
+		ip link add shca_t1 type dummy && ip link set shca_t1 up
+		ip link del shca_t0
+		check "round $round: the device goes with its network device" until_true 20 gone softhca_t
+		ip link set shca_t1 down && ip link set shca_t1 name shca_t0 && ip link set shca_t0 up
+	else
+		check "round $round: rdma link del" timeout 20 rdma link del softhca_t
+	fi
+	# with the network device the GIDs go first: that may look like a peer that is gone
+	check "round $round: all programs are told so" until_true 10 all_say "stopped: \(-19\|12\)"
+	check "round $round: and survive" alive
+	check "round $round: they end as they want to" stop
+done
+check "unload" unload
+ip link del shca_t0
+
+# without any program
+times=0
+while [ $times -lt 5 ] && load && rmmod softhca; do
+	times=$((times + 1))
+done
+same "loaded and unloaded five times" 5 $times
+check "for those who come after us" load
+finish
