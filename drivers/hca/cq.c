@@ -68,12 +68,15 @@ static bool hca_cq_fire(struct hca_cq *cq)
 	return true;
 }
 
-static void hca_cq_notify(struct hca_cq *cq)
+static void hca_cq_notify(struct hca_cq *cq, bool may_call)
 {
 	struct mlx5_eqe_comp data = { .cqn = cpu_to_be32(cq->cqn) };
 
 	hca_eq_write(cq->eq, MLX5_EVENT_TYPE_COMP, 0, &data, sizeof(data));
-	hca_eq_kick(cq->eq);
+	if (may_call)
+		hca_eq_kick(cq->eq);
+	else
+		hca_eq_kick_later(cq->eq);
 }
 
 /**
@@ -116,7 +119,7 @@ unlock:
 	if (written)
 		hca_count(cq->hca, HCA_CNT_CQE);
 	if (fire)
-		hca_cq_notify(cq);
+		hca_cq_notify(cq, true);
 }
 
 static void hca_cq_overrun(struct work_struct *work)
@@ -132,11 +135,13 @@ static void hca_cq_overrun(struct work_struct *work)
  * hca_cq_look_at_arm() - act upon the arm word in the doorbell record
  * @cq: the completion queue
  * @rung: its doorbell rang; otherwise only a word that has changed counts
+ * @may_call: the caller is in process context and holds no lock: an interrupt may be
+ *	raised from here
  *
  * Context: any.
  * Return: true if the word was news.
  */
-bool hca_cq_look_at_arm(struct hca_cq *cq, bool rung)
+bool hca_cq_look_at_arm(struct hca_cq *cq, bool rung, bool may_call)
 {
 	unsigned long flags;
 	bool news, fire = false;
@@ -155,7 +160,7 @@ bool hca_cq_look_at_arm(struct hca_cq *cq, bool rung)
 	}
 	spin_unlock_irqrestore(&cq->lock, flags);
 	if (fire)
-		hca_cq_notify(cq);
+		hca_cq_notify(cq, may_call);
 	return news;
 }
 

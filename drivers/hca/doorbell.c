@@ -28,7 +28,7 @@ static bool hca_store_rings_sq(struct hca *hca, u32 uar, u64 value, bool may_run
 	return ours;
 }
 
-static bool hca_store_arms_cq(struct hca *hca, u32 uar, u64 value)
+static bool hca_store_arms_cq(struct hca *hca, u32 uar, u64 value, bool may_run)
 {
 	struct hca_cq *cq = hca_cq_get(hca, value & 0xffffff);
 	bool ours;
@@ -38,7 +38,7 @@ static bool hca_store_arms_cq(struct hca *hca, u32 uar, u64 value)
 	ours = cq->uar == uar;
 	if (ours) {
 		hca_count(hca, HCA_CNT_DOORBELL_CQ_ARM);
-		hca_cq_look_at_arm(cq, true);
+		hca_cq_look_at_arm(cq, true, may_run);
 	}
 	hca_ref_put(&cq->ref);
 	return ours;
@@ -57,7 +57,7 @@ static bool hca_scan(struct hca *hca, u32 uar, bool may_run)
 		if (!cq)
 			continue;
 		if (cq->uar == uar)
-			news |= hca_cq_look_at_arm(cq, false);
+			news |= hca_cq_look_at_arm(cq, false, may_run);
 		hca_ref_put(&cq->ref);
 	}
 	xa_for_each(&hca->qps, index, qp) {
@@ -88,7 +88,7 @@ void hca_uar_store(struct hca *hca, u32 uar, unsigned int offset,
 	if (len == sizeof(qword)) {
 		memcpy(&qword, data, sizeof(qword));
 		if (offset == HCA_UAR_CQ_DOORBELL ?
-		    hca_store_arms_cq(hca, uar, be64_to_cpu(qword)) :
+		    hca_store_arms_cq(hca, uar, be64_to_cpu(qword), may_run) :
 		    hca_store_rings_sq(hca, uar, be64_to_cpu(qword), may_run))
 			return;
 	}

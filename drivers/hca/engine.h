@@ -62,7 +62,7 @@
 #define HCA_LOG_MAX_QP_SZ	15
 #define HCA_LOG_MAX_CQ_SZ	22
 #define HCA_LOG_MAX_EQ_SZ	22
-#define HCA_LOG_MAX_MSG		31
+#define HCA_LOG_MAX_MSG		30
 #define HCA_LOG_MAX_RA		4
 #define HCA_MAX_WQE_SQ		1024
 #define HCA_MAX_WQE_RQ		512
@@ -711,6 +711,7 @@ hca_cmd_status hca_cmd_destroy_eq(struct hca *hca, const void *in, size_t inlen,
 				  void *out, size_t outlen);
 bool hca_eq_write(struct hca_eq *eq, u8 type, u8 sub_type, const void *data, size_t len);
 void hca_eq_kick(struct hca_eq *eq);
+void hca_eq_kick_later(struct hca_eq *eq);
 bool hca_event(struct hca *hca, u8 type, u8 sub_type, const void *data, size_t len);
 void hca_event_qp(struct hca *hca, u8 type, u32 qpn);
 void hca_eq_doorbell(struct hca *hca, u32 value, bool arm);
@@ -727,7 +728,7 @@ hca_cmd_status hca_cmd_modify_cq(struct hca *hca, const void *in, size_t inlen,
 hca_cmd_status hca_cmd_destroy_cq(struct hca *hca, const void *in, size_t inlen,
 				  void *out, size_t outlen);
 void hca_cq_post(struct hca_cq *cq, const struct mlx5_cqe64 *cqe, u8 opcode, bool solicited);
-bool hca_cq_look_at_arm(struct hca_cq *cq, bool rung);
+bool hca_cq_look_at_arm(struct hca_cq *cq, bool rung, bool may_call);
 struct hca_cq *hca_cq_get(struct hca *hca, u32 cqn);
 struct hca_cq *hca_cq_use(struct hca *hca, u32 cqn);
 void hca_cq_unuse(struct hca_cq *cq);
@@ -760,7 +761,7 @@ void hca_sq_work(struct work_struct *work);
 enum hrtimer_restart hca_sq_timer(struct hrtimer *timer);
 
 /* rq.c */
-bool hca_recv_take(struct hca_qp *qp);
+int hca_recv_take(struct hca_qp *qp);
 void hca_recv_complete(struct hca_qp *qp, struct mlx5_cqe64 *cqe, u8 opcode, bool solicited);
 void hca_recv_error(struct hca_qp *qp, u8 syndrome, u8 vendor);
 void hca_rq_reset(struct hca_qp *qp);

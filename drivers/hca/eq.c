@@ -78,6 +78,17 @@ void hca_eq_kick(struct hca_eq *eq)
 }
 
 /**
+ * hca_eq_kick_later() - have a worker raise the interrupt if one is due
+ * @eq: the event queue
+ *
+ * Context: any.
+ */
+void hca_eq_kick_later(struct hca_eq *eq)
+{
+	queue_work(eq->hca->wq, &eq->irq_work);
+}
+
+/**
  * hca_eq_get() - find an event queue and keep it
  * @hca: the HCA
  * @eqn: its number
@@ -169,7 +180,7 @@ void hca_eq_doorbell(struct hca *hca, u32 value, bool arm)
 	pending = eq->armed && eq->pi != eq->ci;
 	spin_unlock_irqrestore(&eq->lock, flags);
 	if (pending)
-		queue_work(hca->wq, &eq->irq_work);
+		hca_eq_kick_later(eq);
 	hca_ref_put(&eq->ref);
 }
 

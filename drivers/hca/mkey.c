@@ -86,7 +86,16 @@ static void hca_mkc_set_handles(__be32 *mkc, u64 addr)
 	mkc[0x30 / 4] = cpu_to_be32(addr);
 }
 
-#define HCA_MKEY_HEADER		0x50	/* CREATE_MKEY without a list may end here */
+#define HCA_MKEY_HEADER		0x50	/* CREATE_MKEY without a list may end here ... */
+#define HCA_MKEY_LIST_SIZE_END	0x64	/* ... or somewhere behind the size of the list */
+
+/* The length of the list that follows, in octowords. */
+static u64 hca_mkey_list_octwords(const void *in, size_t inlen)
+{
+	if (inlen < HCA_MKEY_LIST_SIZE_END)
+		return 0;
+	return MLX5_GET(create_mkey_in, in, translations_octword_actual_size);
+}
 
 /* The checks of HM 7.1, in its order and with its numbers. */
 static hca_cmd_status hca_mkey_check(struct hca *hca, const void *in, size_t inlen)
@@ -99,8 +108,7 @@ static hca_cmd_status hca_mkey_check(struct hca *hca, const void *in, size_t inl
 		return HCA_REFUSE(BAD_OP_ERR, 1);
 	if (inlen < HCA_MKEY_HEADER)
 		return HCA_REFUSE(BAD_INP_LEN_ERR, 2);
-	if (inlen >= MLX5_ST_SZ_BYTES(create_mkey_in))
-		actual = MLX5_GET(create_mkey_in, in, translations_octword_actual_size);
+	actual = hca_mkey_list_octwords(in, inlen);
 	if (inlen < MLX5_ST_SZ_BYTES(create_mkey_in) + actual * 16 && actual)
 		return HCA_REFUSE(BAD_INP_LEN_ERR, 2);
 	/* No user context can exist yet: DEVX is not offered. */
@@ -186,15 +194,15 @@ hca_cmd_status hca_cmd_create_mkey(struct hca *hca, const void *in, size_t inlen
 	hca_cmd_status status;
 	struct hca_mkey *mkey;
 	bool pg_access;
-	u64 nr = 0;
+	u32 next;
+	u64 nr;
 	int err;
 
 	status = hca_mkey_check(hca, in, inlen);
 	if (status)
 		return status;
 	pg_access = MLX5_GET(create_mkey_in, in, pg_access);
-	if (inlen >= MLX5_ST_SZ_BYTES(create_mkey_in))
-		nr = 2ULL * MLX5_GET(create_mkey_in, in, translations_octword_actual_size);
+	nr = 2 * hca_mkey_list_octwords(in, inlen);
 
 	mkey = kzalloc(sizeof(*mkey), GFP_KERNEL);
 	if (!mkey)
@@ -206,9 +214,11 @@ hca_cmd_status hca_cmd_create_mkey(struct hca *hca, const void *in, size_t inlen
 		status = HCA_REFUSE(BAD_RES_ERR, 9);
 		goto free_mkey;
 	}
+	/* Indices run on from the last key that came to life: a failure spends none. */
+	next = READ_ONCE(hca->mkey_next);
 	if (xa_alloc_cyclic(&hca->mkeys, &mkey->index, NULL,
 			    XA_LIMIT(HCA_FIRST_MKEY, (1 << HCA_LOG_MAX_MKEY) - 1),
-			    &hca->mkey_next, GFP_KERNEL) < 0) {
+			    &next, GFP_KERNEL) < 0) {
 		status = HCA_REFUSE(LIM_ERR, 20);
 		goto put_pd;
 	}
@@ -233,6 +243,7 @@ hca_cmd_status hca_cmd_create_mkey(struct hca *hca, const void *in, size_t inlen
 	hca_mkey_load(mkey, mtt, nr, pg_access);
 	/* Replaces the reservation, so it needs no memory. */
 	xa_store(&hca->mkeys, mkey->index, mkey, GFP_KERNEL);
+	WRITE_ONCE(hca->mkey_next, next);
 	MLX5_SET(create_mkey_out, out, mkey_index, mkey->index);
 	return HCA_OK;
 
@@ -325,7 +336,12 @@ hca_cmd_status hca_cmd_destroy_mkey(struct hca *hca, const void *in, size_t inle
 		return HCA_REFUSE(BAD_OP_ERR, 1);
 	/* Of two destroyers one gets the key; until then it is a number to compare. */
 	mkey = xa_load(&hca->mkeys, index);
-	if (!mkey || xa_cmpxchg(&hca->mkeys, index, mkey, XA_ZERO_ENTRY, GFP_KERNEL) != mkey)
+	if (!mkey)
+		return HCA_REFUSE(BAD_RES_ERR, 2);
+	/* Every key is the kernel's: DEVX is not offered. */
+	if (MLX5_GET(destroy_mkey_in, in, uid))
+		return HCA_REFUSE(BAD_RES_ERR, 3);
+	if (xa_cmpxchg(&hca->mkeys, index, mkey, XA_ZERO_ENTRY, GFP_KERNEL) != mkey)
 		return HCA_REFUSE(BAD_RES_ERR, 2);
 	WRITE_ONCE(mkey->gone, true);
 	hca_mkey_drain(hca, mkey);

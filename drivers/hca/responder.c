@@ -139,10 +139,18 @@ static enum hca_answer hca_nak_receive(struct hca_qp *peer, u8 syndrome, u8 vend
 	return HCA_ANSWER_ERROR;
 }
 
-static enum hca_answer hca_no_receive(struct hca_qp *peer, struct hca_result *result)
+/* hca_recv_take() found none, or @err: no receive is to blame for that, the record is. */
+static enum hca_answer hca_no_receive(struct hca_qp *peer, int err, struct hca_result *result)
 {
-	result->rnr_timer = peer->min_rnr_nak;
-	return HCA_ANSWER_RNR;
+	if (!err) {
+		result->rnr_timer = peer->min_rnr_nak;
+		return HCA_ANSWER_RNR;
+	}
+	hca_qp_set_error(peer, MLX5_CQE_SYNDROME_LOCAL_QP_OP_ERR, HCA_VS_RECORD, NULL, true);
+	hca_event_qp(peer->hca, MLX5_EVENT_TYPE_WQ_CATAS_ERROR, peer->qpn);
+	result->syndrome = MLX5_CQE_SYNDROME_REMOTE_OP_ERR;
+	result->vendor = HCA_VS_NAK_OP;
+	return HCA_ANSWER_ERROR;
 }
 
 static void hca_deliver(struct hca_qp *qp, struct hca_qp *peer, u32 byte_count)
@@ -173,9 +181,11 @@ static enum hca_answer hca_send_step(struct hca_qp *qp, struct hca_qp *peer, u64
 	struct hca_recv *recv = &peer->recv;
 	struct hca_walk walk;
 	u64 n = 0;
+	int taken;
 
-	if (!hca_recv_take(peer))
-		return hca_no_receive(peer, result);
+	taken = hca_recv_take(peer);
+	if (taken <= 0)
+		return hca_no_receive(peer, taken, result);
 	if (total > recv->data.total)
 		return hca_nak_receive(peer, MLX5_CQE_SYNDROME_LOCAL_LENGTH_ERR,
 				       HCA_VS_RQ_TOO_SHORT, NULL,
@@ -206,11 +216,14 @@ static enum hca_answer hca_write_step(struct hca_qp *qp, struct hca_qp *peer, u6
 	bool imm = req->opcode == MLX5_OPCODE_RDMA_WRITE_IMM;
 	struct hca_walk walk;
 	u64 n = 0;
+	int taken = 1;
 
 	if (!peer->rwe)
 		return hca_nak_request(peer, HCA_VS_QP_ACCESS, result);
-	if (imm && !hca_recv_take(peer))
-		return hca_no_receive(peer, result);
+	if (imm)
+		taken = hca_recv_take(peer);
+	if (taken <= 0)
+		return hca_no_receive(peer, taken, result);
 	if (have) {
 		hca_walk_init(&walk, peer, HCA_ACCESS_WRITE, true, &qp->dst);
 		n = hca_xlate(&walk, req->rkey, req->raddr + req->done, total - req->done, have);

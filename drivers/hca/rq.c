@@ -8,6 +8,7 @@
  *    record is read whenever a message needs a WQE (libmlx5-abi 6.9).
  *  - Receives complete in the order in which they were posted.
  */
+#include <linux/errno.h>
 #include <linux/minmax.h>
 #include <linux/string.h>
 
@@ -64,23 +65,25 @@ bool hca_parse_data(const u8 *wqe, size_t len, struct hca_sge_list *list, bool r
  * @qp: the responder, rq_lock held
  *
  * Context: process; does not sleep.
- * Return: false if none is posted.
+ * Return: 1, 0 if none is posted, or -ERANGE if the record is ahead of the ring.
  */
-bool hca_recv_take(struct hca_qp *qp)
+int hca_recv_take(struct hca_qp *qp)
 {
 	struct hca_recv *recv = &qp->recv;
 	u16 pi, pending;
 	size_t len;
 
 	if (recv->active)
-		return true;
+		return 1;
 	if (!qp->has_rq)
-		return false;
+		return 0;
 	/* Pairs with the program's barrier between WQE and record. */
 	pi = be32_to_cpu(smp_load_acquire(&qp->dbr[0]));
 	pending = pi - qp->rq_ci;
-	if (!pending || pending > 1U << qp->log_rq_size)
-		return false;
+	if (!pending)
+		return 0;
+	if (pending > 1U << qp->log_rq_size)
+		return -ERANGE;
 	len = 1U << qp->rq_shift;
 	hca_buf_read(&qp->buf, (u64)(qp->rq_ci & ((1U << qp->log_rq_size) - 1)) << qp->rq_shift,
 		     recv->wqe, len);
@@ -88,7 +91,7 @@ bool hca_recv_take(struct hca_qp *qp)
 	recv->index = qp->rq_ci++;
 	recv->active = true;
 	hca_count(qp->hca, HCA_CNT_WQE_RECV);
-	return true;
+	return 1;
 }
 
 static void hca_recv_cqe(struct hca_qp *qp, struct mlx5_cqe64 *cqe, u8 opcode, bool solicited)
@@ -144,7 +147,7 @@ void hca_rq_reset(struct hca_qp *qp)
  */
 void hca_rq_flush(struct hca_qp *qp)
 {
-	while (hca_recv_take(qp)) {
+	while (hca_recv_take(qp) > 0) {
 		hca_count(qp->hca, HCA_CNT_WQE_FLUSHED);
 		hca_recv_error(qp, MLX5_CQE_SYNDROME_WR_FLUSH_ERR, HCA_VS_FLUSHED);
 	}
