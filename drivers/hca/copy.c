@@ -31,6 +31,7 @@ static void hca_move_last(void *to, const void *from, u32 len)
 	u32 tail = min_t(u32, len, HCA_LAST_BYTES);
 
 	hca_move(to, from, len - tail);
+	/* A poller that sees the last bytes sees the rest. */
 	smp_wmb();
 	hca_move(to ? (u8 *)to + len - tail : NULL,
 		 from ? (const u8 *)from + len - tail : NULL, tail);

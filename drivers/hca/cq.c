@@ -44,6 +44,7 @@ static void hca_cqe_write(struct hca_cq *cq, const struct mlx5_cqe64 *cqe, u8 op
 	struct mlx5_cqe64 *to = hca_cqe_at(cq, cq->pi);
 
 	memcpy(to, cqe, offsetof(struct mlx5_cqe64, op_own));
+	/* Pairs with the consumer's barrier between the owner bit and the rest. */
 	smp_store_release(&to->op_own, (u8)(opcode << 4 | solicited << 1 |
 					    (cq->pi >> cq->log_size & 1)));
 	cq->pi++;
@@ -217,7 +218,7 @@ hca_cmd_status hca_cmd_create_cq(struct hca *hca, const void *in, size_t inlen,
 
 	if (MLX5_GET(create_cq_in, in, cq_umem_valid) || MLX5_GET(create_cq_in, in, uid))
 		return HCA_REFUSE(BAD_PARAM_ERR, 1);
-	cq = kzalloc(sizeof(*cq), GFP_KERNEL);
+	cq = kzalloc_obj(*cq);
 	if (!cq)
 		return HCA_REFUSE(LIM_ERR, 3);
 	cq->hca = hca;

@@ -62,7 +62,7 @@
 #define HCA_LOG_MAX_QP_SZ	15
 #define HCA_LOG_MAX_CQ_SZ	22
 #define HCA_LOG_MAX_EQ_SZ	22
-#define HCA_LOG_MAX_MSG		30
+#define HCA_LOG_MAX_MSG		31
 #define HCA_LOG_MAX_RA		4
 #define HCA_MAX_WQE_SQ		1024
 #define HCA_MAX_WQE_RQ		512

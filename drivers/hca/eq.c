@@ -49,6 +49,7 @@ bool hca_eq_write(struct hca_eq *eq, u8 type, u8 sub_type, const void *data, siz
 		eqe->type = type;
 		eqe->sub_type = sub_type;
 		memcpy(&eqe->data, data, len);
+		/* Pairs with the driver's barrier between the owner bit and the rest. */
 		smp_store_release(&eqe->owner, eq->pi >> eq->log_size & 1);
 		eq->pi++;
 	}
@@ -198,7 +199,7 @@ hca_cmd_status hca_cmd_create_eq(struct hca *hca, const void *in, size_t inlen,
 
 	if (log_size > HCA_LOG_MAX_EQ_SZ || MLX5_GET(eqc, eqc, page_offset))
 		return HCA_REFUSE(BAD_PARAM_ERR, 1);
-	eq = kzalloc(sizeof(*eq), GFP_KERNEL);
+	eq = kzalloc_obj(*eq);
 	if (!eq)
 		return HCA_REFUSE(LIM_ERR, 2);
 	eq->hca = hca;

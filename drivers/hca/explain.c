@@ -43,7 +43,7 @@ int hca_explain(struct hca *hca, const struct hca_explain_req *req,
 	walk.who.rlky = qp->rlky;
 	walk.who.remote = req->remote;
 	hca_qp_put(qp);
-	walk.sgl = kmalloc(sizeof(*walk.sgl), GFP_KERNEL);
+	walk.sgl = kmalloc_obj(*walk.sgl);
 	if (!walk.sgl)
 		return -ENOMEM;
 	walk.trace = hca_explain_step;

@@ -280,7 +280,7 @@ void *hca_ctx_get(struct hca *hca, struct hca_ctx_table *table, u32 index)
 	/* Another command may have brought the page while we waited. */
 	ctx = xa_load(&table->pages, index >> per_page);
 	if (!ctx) {
-		ctx = kzalloc(sizeof(*ctx), GFP_KERNEL);
+		ctx = kzalloc_obj(*ctx);
 		if (!ctx)
 			goto release;
 		ctx->page = page;
@@ -342,7 +342,7 @@ static struct hca_xlt_slab *hca_slab_new(struct hca *hca, unsigned int class)
 {
 	struct hca_xlt_slab *slab;
 
-	slab = kzalloc(sizeof(*slab), GFP_KERNEL);
+	slab = kzalloc_obj(*slab);
 	if (!slab)
 		return NULL;
 	slab->class = class;
@@ -369,7 +369,7 @@ static int hca_xlt_alloc_small(struct hca *hca, struct hca_xlt *xlt)
 	struct hca_xlt_slab *slab, *fresh;
 	unsigned int slot;
 
-	xlt->chunk = kmalloc(sizeof(*xlt->chunk), GFP_KERNEL);
+	xlt->chunk = kmalloc_obj(*xlt->chunk);
 	if (!xlt->chunk)
 		return -ENOMEM;
 	mutex_lock(&icm->lock);
@@ -584,7 +584,7 @@ static hca_cmd_status hca_pages_give(struct hca *hca, const void *in, size_t inl
 
 		if (!dma || dma & (HCA_PAGE_SIZE - 1))
 			goto take_back;
-		page = kzalloc(sizeof(*page), GFP_KERNEL);
+		page = kzalloc_obj(*page);
 		if (!page) {
 			status = HCA_REFUSE(LIM_ERR, 5);
 			goto take_back;

@@ -15,7 +15,7 @@ struct hca *hca_create(const struct hca_host_ops *ops, void *host)
 {
 	struct hca *hca;
 
-	hca = kzalloc(sizeof(*hca), GFP_KERNEL);
+	hca = kzalloc_obj(*hca);
 	if (!hca)
 		return NULL;
 	hca->counters = __alloc_percpu(HCA_CNT_MAX * sizeof(u64), sizeof(u64));

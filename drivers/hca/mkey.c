@@ -204,7 +204,7 @@ hca_cmd_status hca_cmd_create_mkey(struct hca *hca, const void *in, size_t inlen
 	pg_access = MLX5_GET(create_mkey_in, in, pg_access);
 	nr = 2 * hca_mkey_list_octwords(in, inlen);
 
-	mkey = kzalloc(sizeof(*mkey), GFP_KERNEL);
+	mkey = kzalloc_obj(*mkey);
 	if (!mkey)
 		return HCA_REFUSE(LIM_ERR, 20);
 	hca_mkc_decode(mkc, &mkey->mkc);

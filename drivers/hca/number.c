@@ -27,7 +27,7 @@ hca_cmd_status hca_number_alloc(struct xarray *xa, u32 *next, u32 min, u32 max, 
 {
 	struct hca_number *number;
 
-	number = kzalloc(sizeof(*number), GFP_KERNEL);
+	number = kzalloc_obj(*number);
 	if (!number)
 		return HCA_REFUSE(LIM_ERR, 2);
 	if (xa_alloc_cyclic(xa, id, number, XA_LIMIT(min, max), next, GFP_KERNEL) < 0) {

@@ -218,7 +218,7 @@ hca_cmd_status hca_cmd_create_qp(struct hca *hca, const void *in, size_t inlen,
 	hca_cmd_status status;
 	struct hca_qp *qp;
 
-	qp = kzalloc(sizeof(*qp), GFP_KERNEL);
+	qp = kzalloc_obj(*qp);
 	if (!qp)
 		return HCA_REFUSE(LIM_ERR, 6);
 	qp->hca = hca;

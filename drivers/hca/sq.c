@@ -195,8 +195,8 @@ static bool hca_sq_fetch(struct hca_qp *qp)
 	u16 pending;
 	u32 word, ds;
 
-	/* The flag goes down before the record is read: a later ring raises it again. */
 	WRITE_ONCE(qp->sq_rung, false);
+	/* The flag goes down before the record is read: a later ring raises it again. */
 	smp_mb();
 	pending = hca_sq_pending(qp);
 	if (!pending)
@@ -406,6 +406,7 @@ void hca_sq_ring(struct hca_qp *qp, bool may_run)
 			queue_work(qp->hca->wq, &qp->sq_work);
 			return;
 		}
+		/* The lock is free before the flag is read; pairs with the barrier above. */
 		smp_mb();
 	} while (READ_ONCE(qp->sq_rung) && READ_ONCE(qp->state) >= MLX5_QP_STATE_RTS);
 }
@@ -422,6 +423,7 @@ void hca_sq_work(struct work_struct *work)
 	mutex_lock(&qp->sq_lock);
 	more = hca_sq_run(qp, U64_MAX, UINT_MAX);
 	mutex_unlock(&qp->sq_lock);
+	/* As in hca_sq_ring(): who found the lock taken has raised the flag before. */
 	smp_mb();
 	if (!qp->dead && (more || (READ_ONCE(qp->sq_rung) &&
 				   READ_ONCE(qp->state) >= MLX5_QP_STATE_RTS)))
@@ -450,6 +452,7 @@ void hca_sq_unlock(struct hca_qp *qp)
 	bool more = qp->req.active;
 
 	mutex_unlock(&qp->sq_lock);
+	/* As in hca_sq_ring(): who found the lock taken has raised the flag before. */
 	smp_mb();
 	if (!qp->dead && (more || READ_ONCE(qp->sq_rung)))
 		queue_work(qp->hca->wq, &qp->sq_work);
@@ -479,6 +482,7 @@ void hca_sq_flush(struct hca_qp *qp)
 	if (!qp->has_sq)
 		return;
 	WRITE_ONCE(qp->sq_rung, false);
+	/* As in hca_sq_fetch(). */
 	smp_mb();
 	if (qp->req.active) {
 		hca_count(qp->hca, HCA_CNT_WQE_FLUSHED);

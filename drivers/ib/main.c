@@ -110,7 +110,11 @@ static int shca_query_port(struct ib_device *ibdev, u32 port, struct ib_port_att
 	struct net_device *ndev;
 
 	props->max_mtu = IB_MTU_4096;
-	props->max_msg_sz = BIT(SHCA_CAP_GEN(dev, log_max_msg));
+	/*
+	 * A segment of 2^31 bytes would be taken for inline data (libmlx5 stores the
+	 * length as it is), so the port promises half of what a message may have.
+	 */
+	props->max_msg_sz = BIT(SHCA_CAP_GEN(dev, log_max_msg) - 1);
 	props->gid_tbl_len = SHCA_CAP_ROCE(dev, roce_address_table_size);
 	props->pkey_tbl_len = 1;
 	props->port_cap_flags = IB_PORT_CM_SUP;
