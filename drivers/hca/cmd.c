@@ -21,8 +21,7 @@ struct hca_cmd {
 	u16 outlen;
 	enum hca_life from;	/* answered from this stage of life ... */
 	enum hca_life to;	/* ... to this one */
-	hca_cmd_status (*handler)(struct hca *hca, const void *in, size_t inlen,
-				  void *out, size_t outlen);
+	u32 (*handler)(struct hca *hca, const void *in, size_t inlen, void *out, size_t outlen);
 };
 
 static hca_cmd_status hca_cmd_enable_hca(struct hca *hca, const void *in, size_t inlen,
