@@ -23,8 +23,7 @@ alive() { kill -0 "${programs[@]}"; }
 
 load() {
 	local netdev
-	insmod $module "$@" || return
-	[ $# = 0 ] || return 0
+	insmod $module || return
 	netdev=$(netdev_of softhca0)
 	echo 0 >"/proc/sys/net/ipv6/conf/$netdev/accept_dad"
 	ip addr add 192.0.2.1/24 dev "$netdev" && ip link set "$netdev" up
@@ -50,7 +49,7 @@ stop() {
 		wait "$pid" || status=$?
 	done
 	programs=()
-	return $status
+	return "$status"
 }
 
 rmmod_refused() { ! rmmod softhca 2>/dev/null && loaded; }
@@ -84,7 +83,7 @@ programs=()
 check "unload" unload
 
 ip link add shca_t0 type dummy && ip link set shca_t0 up
-check "loaded without a device" load create=0
+check "loaded without a device" insmod $module create=0
 check "there is none" gone softhca0
 for round in 1 2 3; do
 	rdma link add softhca_t type softhca netdev shca_t0

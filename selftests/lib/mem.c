@@ -2,6 +2,7 @@
 /* See mem.h. */
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -19,25 +20,49 @@ void *mem_pages(size_t len)
 	return p;
 }
 
+/* Numbers of the frames behind @p */
+static bool frames(const char *p, size_t pages, uint64_t *pfn)
+{
+	int fd = open("/proc/self/pagemap", O_RDONLY);
+	ssize_t want = pages * 8, got;
+
+	got = pread(fd, pfn, want, (uintptr_t)p / PAGE * 8);
+	close(fd);
+	for (size_t i = 0; i < pages; i++)
+		pfn[i] &= (1ull << 55) - 1;
+	return got == want && pfn[0];
+}
+
 void *mem_scattered(size_t len)
 {
-	size_t pages = len / PAGE;
+	size_t pages = len / PAGE, file_pages = 4 * pages, used = 0;
+	uint64_t *pfn = calloc(file_pages, sizeof(*pfn)), last = 0;
 	int fd = memfd_create("scattered", 0);
-	char *p;
+	char *whole, *p;
 
-	if (fd < 0 || ftruncate(fd, len))
+	if (!pfn || fd < 0 || ftruncate(fd, file_pages * PAGE))
 		return NULL;
-	p = mmap(NULL, len, RW, MAP_SHARED, fd, 0);
-	if (p == MAP_FAILED)
+	whole = mmap(NULL, file_pages * PAGE, RW, MAP_SHARED, fd, 0);
+	p = mmap(NULL, len, RW, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (whole == MAP_FAILED || p == MAP_FAILED)
 		return NULL;
-	memset(p, 0, len);
-	/* backwards: two neighbours in memory are never neighbours on the bus */
-	for (size_t i = 0; i < pages; i++)
-		if (mmap(p + i * PAGE, PAGE, RW, MAP_SHARED | MAP_FIXED, fd,
-			 (pages - 1 - i) * PAGE) == MAP_FAILED)
+	memset(whole, 0, file_pages * PAGE);
+	if (!frames(whole, file_pages, pfn))
+		return NULL;
+	/* of the pages of a larger file, those that do not follow the one before */
+	for (size_t i = file_pages; i-- && used < pages; ) {
+		if (used && pfn[i] == last + 1)
+			continue;
+		if (mmap(p + used * PAGE, PAGE, RW, MAP_SHARED | MAP_FIXED, fd,
+			 i * PAGE) == MAP_FAILED)
 			return NULL;
+		last = pfn[i];
+		used++;
+	}
+	munmap(whole, file_pages * PAGE);
 	close(fd);
-	return p;
+	free(pfn);
+	return used == pages ? p : NULL;
 }
 
 void *mem_huge(size_t len)

@@ -15,7 +15,7 @@
 
 /* All return page-aligned memory, or NULL; free with munmap() */
 void *mem_pages(size_t len);
-/* One page of a file after the other, in an order that is never contiguous */
+/* No page is followed by its neighbour in physical memory; needs root, NULL without */
 void *mem_scattered(size_t len);
 /* hugetlb pages of 2 MiB; NULL if the machine has none left */
 void *mem_huge(size_t len);

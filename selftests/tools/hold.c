@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * hold: makes one MR and two connected queue pairs, prints what an administrator should
- * see of them as shell variables, then "ready=1", and holds them until it is killed.
+ * see of them as name=value, then "ready=1", and holds them until it is killed.
  */
 #include <stdio.h>
 #include <unistd.h>
@@ -25,7 +25,7 @@ int main(void)
 		return 1;
 	a = p.a->qp_num;
 	b = p.b->qp_num;
-	printf("key=%x\nlen=%lu\ncqe=%d\nqpns='%u %u'\nmkc=", mr->lkey,
+	printf("key=%x\nlen=%lu\ncqe=%d\nqpns=%u %u\nmkc=", mr->lkey,
 	       3 * PAGE, p.acq->cqe, a < b ? a : b, a < b ? b : a);
 	for (unsigned int i = 0; i < sizeof(look.mkc); i++)
 		printf("%02x", look.mkc[i]);

@@ -253,13 +253,44 @@ TEST("HM-7.7", destroy_of_another_key_waits_for_nothing)
 }
 
 /* queue pairs that change or vanish in the middle of a long message; their memory goes with them */
-static void err_requester(struct act *act) { act->status = qp_to(act->p->a, MLX5_CMD_OP_2ERR_QP, &(struct qp_path){}, 0); }
-static void err_responder(struct act *act) { act->status = qp_to(act->p->b, MLX5_CMD_OP_2ERR_QP, &(struct qp_path){}, 0); }
-static void rst_requester(struct act *act) { act->status = qp_to(act->p->a, MLX5_CMD_OP_2RST_QP, &(struct qp_path){}, 0); }
-static void rst_responder(struct act *act) { act->status = qp_to(act->p->b, MLX5_CMD_OP_2RST_QP, &(struct qp_path){}, 0); }
-static void free_requester(struct act *act) { act->status = qp_free(act->p->a); act->p->a = NULL; }
-static void free_responder(struct act *act) { act->status = qp_free(act->p->b); act->p->b = NULL; }
-static void query_requester(struct act *act) { u32 qpc[MLX5_ST_SZ_DW(qpc)]; act->status = qp_query(act->p->a, qpc); }
+static void err_requester(struct act *act)
+{
+	act->status = qp_to(act->p->a, MLX5_CMD_OP_2ERR_QP, &(struct qp_path){}, 0);
+}
+
+static void err_responder(struct act *act)
+{
+	act->status = qp_to(act->p->b, MLX5_CMD_OP_2ERR_QP, &(struct qp_path){}, 0);
+}
+
+static void rst_requester(struct act *act)
+{
+	act->status = qp_to(act->p->a, MLX5_CMD_OP_2RST_QP, &(struct qp_path){}, 0);
+}
+
+static void rst_responder(struct act *act)
+{
+	act->status = qp_to(act->p->b, MLX5_CMD_OP_2RST_QP, &(struct qp_path){}, 0);
+}
+
+static void free_requester(struct act *act)
+{
+	act->status = qp_free(act->p->a);
+	act->p->a = NULL;
+}
+
+static void free_responder(struct act *act)
+{
+	act->status = qp_free(act->p->b);
+	act->p->b = NULL;
+}
+
+static void query_requester(struct act *act)
+{
+	u32 qpc[MLX5_ST_SZ_DW(qpc)];
+
+	act->status = qp_query(act->p->a, qpc);
+}
 
 TEST("rule-2", queue_pairs_change_under_a_long_message)
 {

@@ -15,7 +15,7 @@
 #define RTS		MLX5_QP_STATE_RTS
 #define ERR		MLX5_QP_STATE_ERR
 
-enum op { SEND_GATHER, WRITE_GATHER, READ_RESULT, ATOMIC_RESULT, WRITE_TARGET, WRITE_IMM_TARGET, READ_SOURCE,
+enum part { SEND_GATHER, WRITE_GATHER, READ_RESULT, ATOMIC_RESULT, WRITE_TARGET, WRITE_IMM_TARGET, READ_SOURCE,
 	  CS_TARGET, FA_TARGET, RECV_SCATTER, OPS };
 
 static const char * const op_name[] = { "SEND gather", "WRITE gather", "READ result", "ATOMIC result", "WRITE target",
@@ -28,7 +28,7 @@ static const bool reads[] = { true, true, false, false, false, false, true, true
 static const bool writes[] = { false, false, true, true, true, true, false, true, true, true };
 static const u8 right_code[] = { HCA_CHECK_LOCAL, HCA_CHECK_LOCAL, HCA_CHECK_REMOTE, HCA_CHECK_REMOTE, HCA_CHECK_ATOMIC };
 
-static bool is_requester(enum op op) { return op <= ATOMIC_RESULT; }
+static bool is_requester(enum part op) { return op <= ATOMIC_RESULT; }
 
 struct env {
 	struct pair p;
@@ -54,7 +54,7 @@ static unsigned int events(struct machine *m, u32 qpn)
 }
 
 /* do @op with @key at @va for @len bytes; it must be allowed (code 0) or refused with @code */
-static void try_op(const char *what, struct env *e, enum op op, u32 key, u64 va, u32 len, u8 code)
+static void try_op(const char *what, struct env *e, enum part op, u32 key, u64 va, u32 len, u8 code)
 {
 	struct pair *p = &e->p;
 	struct machine *m = p->m;
@@ -377,7 +377,7 @@ TEST("HM-1.12", both_keys_bad)
 /* rre, rwe, rae of the responder QP come before any key */
 TEST("HM-4.7", access_flags_of_the_queue_pair)
 {
-	static const struct { enum op op; struct qp_path path; } row[] = {
+	static const struct { enum part op; struct qp_path path; } row[] = {
 		{ WRITE_TARGET, { .no_rwe = true } }, { WRITE_IMM_TARGET, { .no_rwe = true } },
 		{ READ_SOURCE, { .no_rre = true } }, { CS_TARGET, { .no_rae = true } }, { FA_TARGET, { .no_rae = true } },
 	};

@@ -747,7 +747,7 @@ static u8 model(const struct model_key *k, u32 key, u32 pd, u64 v, u64 len, enum
 	if (!remote && access == HCA_ACCESS_WRITE && !a->lw)
 		return code | HCA_CHECK_LOCAL;
 	if (a->length64) {
-		if ((unsigned __int128)d + len > (unsigned __int128)1 << 64)
+		if (__builtin_add_overflow(d, len, &u) && u)
 			return code | HCA_CHECK_BOUNDS;
 	} else if (v < s || d > a->len || len > a->len - d) {
 		return code | HCA_CHECK_BOUNDS;
@@ -896,8 +896,8 @@ TEST("HM-4.2", random_walks_agree_with_the_model)
 		want = model(&k, key, m->pd, va, len, access, remote, rnd_mapped, dma);
 		w = explain(m, p.b, key, va, len, access, remote);
 		if (w.syndrome != want)
-			FAIL("case %u: key %#x, mode %u, S %#llx, len %#llx, 64 %d, V %#llx, L %llu, access %d, remote %d: "
-			     "%#x, model says %#x", n, key, k.a.mode, k.a.start, k.a.len, k.a.length64, va, len, access,
+			FAIL("case %u: key %#x, mode %u, S %#llx, len %#llx, 64 %d, V %#llx, L %llu, access %d, remote %d: %#x, model says %#x",
+			     n, key, k.a.mode, k.a.start, k.a.len, k.a.length64, va, len, access,
 			     remote, w.syndrome, want);
 		hits[want & 15] += !!want;
 		ok += !want;
