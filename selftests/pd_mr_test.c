@@ -212,36 +212,72 @@ TEST_F(region, single_bytes)
 	EXPECT_EQ(0, ibv_dereg_mr(mr));
 }
 
-/* HM 5.4: which page size the driver chooses */
+/* Entries that a table of pages of 2^@log needs for the memory, or 0 if it cannot
+ * describe it: what one entry covers must be one aligned piece of memory
+ */
+static uint64_t entries_with(unsigned int log, uint64_t iova,
+			     const uint64_t *pfn, size_t pages)
+{
+	uint64_t in_page = (1ull << log) - 1, n = 0, base = 0;
+
+	iova &= -PAGE;
+	for (size_t i = 0; i < pages; i++, iova += PAGE) {
+		uint64_t piece = pfn[i] * PAGE - (iova & in_page);
+
+		if (piece & in_page)
+			return 0;
+		if (!i || !(iova & in_page)) {
+			base = piece;
+			n++;
+		} else if (piece != base) {
+			return 0;
+		}
+	}
+	return n;
+}
+
+/* HM 5.4: the page size describes the memory, and none needs fewer entries */
 TEST_F(region, page_size)
 {
+	size_t pages = (variant->offset % PAGE + variant->len + PAGE - 1) / PAGE;
+	char *first = self->map + (variant->offset & -PAGE);
 	struct ibv_mr *mr = reg(self, variant);
-	uint64_t iova = iova_of(self, variant), pages;
+	uint64_t iova = iova_of(self, variant);
+	uint64_t *pfn = calloc(pages, sizeof(*pfn));
+	uint64_t entries, other;
 	struct look look;
 
 	if (!self->p.r.softhca)
 		SKIP(return, "not softhca");
 	ASSERT_NE(NULL, mr);
+	ASSERT_NE(NULL, pfn);
 	ASSERT_EQ(0, look_mr(mr, &look));
+	ASSERT_TRUE(mem_frames(first, pages, pfn));
 	EXPECT_EQ(1, look.access_mode);
 	EXPECT_EQ(iova, look.start);
 	EXPECT_EQ(variant->len, look.len);
 	EXPECT_EQ(mr->lkey & 0xff, look.variant);
 	EXPECT_EQ(0, look.free);
 	EXPECT_EQ(LOOK_A | LOOK_RW | LOOK_RR | LOOK_LW | LOOK_LR, look.rights);
-	EXPECT_LE(12, look.log_page_size);
-	if (variant->backing == SCATTERED &&
-	    variant->offset % PAGE + variant->len > PAGE)
-		EXPECT_EQ(12, look.log_page_size);
+	ASSERT_LE(12, look.log_page_size);
+	ASSERT_GE(31, look.log_page_size);
+	entries = entries_with(look.log_page_size, iova, pfn, pages);
+	EXPECT_NE(0, entries);
+	for (unsigned int log = 12; log <= 31; log++) {
+		other = entries_with(log, iova, pfn, pages);
+		EXPECT_TRUE(!other || other >= entries) {
+			TH_LOG("2^%u: %lu entries, 2^%u would need %lu",
+			       look.log_page_size, entries, log, other);
+		}
+	}
 	if (variant->backing >= HUGE_PAGES && variant->iova % HUGE)
 		EXPECT_EQ(12, look.log_page_size);	/* HM-5.5 */
 	if (variant->backing >= HUGE_PAGES && !(variant->iova % HUGE) &&
 	    variant->len >= HUGE)
 		EXPECT_LE(21, look.log_page_size);	/* HM-5.4 */
-	pages = ((iova & ((1ull << look.log_page_size) - 1)) + variant->len +
-		 (1ull << look.log_page_size) - 1) >> look.log_page_size;
-	EXPECT_LE(pages, look.octwords * 2);
+	EXPECT_EQ((entries + 1) / 2, look.octwords);
 	EXPECT_EQ(0, ibv_dereg_mr(mr));
+	free(pfn);
 }
 
 /* Single registrations */

@@ -20,8 +20,7 @@ void *mem_pages(size_t len)
 	return p;
 }
 
-/* Numbers of the frames behind @p */
-static bool frames(const char *p, size_t pages, uint64_t *pfn)
+bool mem_frames(const void *p, size_t pages, uint64_t *pfn)
 {
 	int fd = open("/proc/self/pagemap", O_RDONLY);
 	ssize_t want = pages * 8, got;
@@ -47,7 +46,7 @@ void *mem_scattered(size_t len)
 	if (whole == MAP_FAILED || p == MAP_FAILED)
 		return NULL;
 	memset(whole, 0, file_pages * PAGE);
-	if (!frames(whole, file_pages, pfn))
+	if (!mem_frames(whole, file_pages, pfn))
 		return NULL;
 	/* of the pages of a larger file, those that do not follow the one before */
 	for (size_t i = file_pages; i-- && used < pages; ) {

@@ -17,6 +17,8 @@
 void *mem_pages(size_t len);
 /* No page is followed by its neighbour in physical memory; needs root, NULL without */
 void *mem_scattered(size_t len);
+/* Frame numbers of the pages at @p; false without the right to know them */
+bool mem_frames(const void *p, size_t pages, uint64_t *pfn);
 /* hugetlb pages of 2 MiB; NULL if the machine has none left */
 void *mem_huge(size_t len);
 /* Transparent huge pages, 2 MiB aligned; NULL if the kernel gave small ones */
