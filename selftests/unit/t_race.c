@@ -50,7 +50,7 @@ static void scribble_hook(struct machine *m, u64 dma, size_t len)
 		s->where[i] = rnd(256);
 }
 
-TEST("rule-1", a_send_wqe_is_read_once)
+TEST("rule-1 HM-8.22 case 3", a_send_wqe_is_read_once)
 {
 	struct mem src = mem_new(m, 1 << 20), dst = mem_new(m, 1 << 20);
 	struct pair p = pair_new(m);
@@ -78,7 +78,7 @@ TEST("rule-1", a_send_wqe_is_read_once)
 	}
 }
 
-TEST("rule-1", a_receive_wqe_is_read_once)
+TEST("rule-1 case 3", a_receive_wqe_is_read_once)
 {
 	struct mem src = mem_new(m, 1 << 20), dst = mem_new(m, 1 << 20);
 	struct pair p = pair_new(m);
@@ -102,7 +102,7 @@ TEST("rule-1", a_receive_wqe_is_read_once)
 }
 
 /* inline data is part of the WQE, and copied with it */
-TEST("rule-1", inline_data_is_read_once)
+TEST("rule-1 case 3", inline_data_is_read_once)
 {
 	struct pair p = pair_new(m);
 	u8 data[200];
@@ -191,7 +191,7 @@ static void post_big_send(struct act *act)
 	post_send(act->p->a, big_lkey, 0, BIG);
 }
 
-TEST("HM-7.7", destroy_waits_for_the_chunk_and_not_for_the_message)
+TEST("HM-7.7 HM-11.1 HM-11.3 case 28", destroy_waits_for_the_chunk_and_not_for_the_message)
 {
 	static void (*const post[])(struct act *act) = { post_big_write, post_big_read, post_big_send };
 	struct pair p = pair_new(m);

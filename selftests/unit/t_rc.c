@@ -869,6 +869,29 @@ TEST("rnr", others_are_not_held_up)
 	EXPECT_NONE(p.a->scq);
 }
 
+/* rule R1 of HM 11.4: who waits for a receive or for a peer holds no key */
+TEST("HM-11.5", a_request_that_waits_holds_no_key)
+{
+	for (int gone = 0; gone < 2; gone++) {
+		struct pair p = pair_new(m);
+		u64 begin = shim_now();
+
+		if (gone)
+			qp_reset(p.b);
+		post_send(p.a, p.lkey, p.s, 64);
+		EXPECT_NONE(p.a->scq);
+		ASSERT_EQ(key_free(m, p.lkey), 0);
+		mem_unmap(&p.src);
+		ASSERT_EQ(shim_now(), begin);
+		/* when its turn comes, the key is no more */
+		if (!gone)
+			post_recv(p.b, p.rkey, p.d, 64);
+		shim_advance(SECOND);
+		EXPECT_REQ_ERR(p.a, 0, LOCAL_PROT, HCA_VS_LEVEL0 | HCA_CHECK_NO_MKC);
+		ASSERT_PATTERN(&p.dst, 0, p.dst.len, 2, 0);
+	}
+}
+
 /* peers that do not answer */
 
 enum absence { DESTROYED, IN_RESET, IN_INIT, IN_ERROR, OTHER_PEER, NO_SUCH_GID, NEVER_THERE, ABSENCES };

@@ -57,6 +57,15 @@ void unit_fail(const char *file, int line, const char *fmt, ...)
 	_exit(1);
 }
 
+#define SKIPPED	4	/* exit status, as in kselftest */
+
+void unit_skip(const char *why)
+{
+	fprintf(stderr, "# %s\n", why);
+	fflush(NULL);
+	_exit(SKIPPED);
+}
+
 static void run(struct unit_test *t)
 {
 	struct machine *m = t->bare ? NULL : machine_new();
@@ -92,7 +101,8 @@ static void start(struct child *c, struct unit_test *t)
 
 static bool report(struct child *c, int status, unsigned int number)
 {
-	bool ok = WIFEXITED(status) && !WEXITSTATUS(status);
+	bool skipped = WIFEXITED(status) && WEXITSTATUS(status) == SKIPPED;
+	bool ok = skipped || (WIFEXITED(status) && !WEXITSTATUS(status));
 	struct timespec end;
 	char line[512];
 	long ms;
@@ -107,7 +117,9 @@ static bool report(struct child *c, int status, unsigned int number)
 		printf("# ended by signal %d%s\n", WTERMSIG(status), WTERMSIG(status) == SIGALRM ? ": hangs" : "");
 	fclose(c->says);
 	printf("%s %u %s: %s", ok ? "ok" : "not ok", number, c->test->id, c->test->name);
-	if (ms > 200)
+	if (skipped)
+		printf(" # SKIP");
+	else if (ms > 200)
 		printf(" # %ld ms", ms);
 	putchar('\n');
 	fflush(stdout);

@@ -19,6 +19,7 @@ struct unit_test {
 
 void unit_register(struct unit_test *t);
 void unit_fail(const char *file, int line, const char *fmt, ...) __printf(3, 4) __noreturn;
+void unit_skip(const char *why) __noreturn;
 
 #define TEST_(id_, name_, bare_) \
 	static void test_##name_(struct machine *m); \
@@ -28,6 +29,7 @@ void unit_fail(const char *file, int line, const char *fmt, ...) __printf(3, 4) 
 #define TEST(id, name)		TEST_(id, name, false)
 #define TEST_BARE(id, name)	TEST_(id, name, true)
 
+#define SKIP(why)		unit_skip(why)
 #define FAIL(fmt, a...)		unit_fail(__FILE__, __LINE__, fmt, ##a)
 #define ASSERT(c)		do { if (!(c)) FAIL("%s", #c); } while (0)
 #define ASSERT_OP(a, op, b)	do { \
