@@ -40,21 +40,28 @@ for operation in write read send; do
 	perf ib_${operation}_bw -a -n 20
 	perf ib_${operation}_lat -a -n 20
 	perf ib_${operation}_bw -s 8 -n 2000
+	# the latency tests do not offer several queue pairs
+	perf ib_${operation}_bw -s 8 -n 500 -q 4
 	perf ib_${operation}_bw -s 65536 -n 200 -q 4
+	perf ib_${operation}_bw -s 1048576 -n 20 -q 4
 	perf ib_${operation}_bw -s 65536 -n 200 -b
 done
 # events; ib_write_bw and ib_write_lat do not offer them
 for operation in read send; do
-	perf ib_${operation}_bw -s 65536 -n 200 -e
+	for size in 8 65536 1048576; do
+		perf ib_${operation}_bw -s $size -n 100 -e
+		perf ib_${operation}_lat -s $size -n 100 -e
+	done
 	perf ib_${operation}_bw -s 64 -n 500 -e -q 4
 done
-perf ib_send_lat -s 8 -n 200 -e
-perf ib_read_lat -s 8 -n 200 -e
+# 8 bytes is what an atomic has
 perf ib_atomic_bw -n 500
 perf ib_atomic_bw -n 500 -A CMP_AND_SWAP
 perf ib_atomic_bw -n 200 -q 4
 perf ib_atomic_bw -n 200 -e
+perf ib_atomic_bw -n 200 -e -q 4
 perf ib_atomic_lat -n 200
+perf ib_atomic_lat -n 200 -e
 perf ib_atomic_lat -n 200 -A CMP_AND_SWAP
 # inline, and one doorbell for many requests
 perf ib_write_bw -s 64 -n 1000 -I 64

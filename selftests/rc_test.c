@@ -381,7 +381,7 @@ TEST_F(rc, unsignalled)
 }
 
 /* A fenced request sees what the READ before it brought */
-TEST_F(rc, fence)
+TEST_F(rc, hm_8_18_fence)
 {
 	struct op read = to_far(self, IBV_WR_RDMA_READ, 65536);
 	struct op back = to_far(self, IBV_WR_RDMA_WRITE, 65536);

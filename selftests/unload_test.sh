@@ -60,13 +60,13 @@ check "programs run" start "$device" 3
 check "a module whose UARs are mapped is not unloaded" rmmod_refused
 check "and nobody is disturbed by the attempt" eval 'alive && ! says 0 stopped && ! says 1 stopped && ! says 2 stopped'
 
-check "the device goes under traffic" timeout 20 rdma link del "$device"
+check "case 30, HM-11.7: the device goes under traffic" timeout 20 rdma link del "$device"
 check "it is gone" gone "$device"
 check "all programs are told so" until_true 10 all_say "stopped: -19"
 sleep 0.5
 check "and survive, though they go on ringing" alive
 check "they end as they want to" stop
-check "the module unloads" unload
+check "case 30, HM-11.7: the module unloads" unload
 check "it is gone" eval '! loaded'
 check "it can be loaded again" load
 check "and works" ./atomic_test
