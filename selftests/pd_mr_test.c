@@ -43,20 +43,6 @@ static int rdma_read(struct pair *p, struct ibv_mr *to, uint64_t laddr,
 	}, NULL);
 }
 
-static long pinned_kib(void)
-{
-	FILE *file = fopen("/proc/self/status", "r");
-	char line[128];
-	long kib = -1;
-
-	while (file && fgets(line, sizeof(line), file))
-		if (sscanf(line, "VmPin: %ld", &kib) == 1)
-			break;
-	if (file)
-		fclose(file);
-	return kib;
-}
-
 /* Every way to place a region */
 
 enum backing { SMALL_PAGES, SCATTERED, HUGE_PAGES, THP };

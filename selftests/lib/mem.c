@@ -87,6 +87,20 @@ void *mem_huge(size_t len)
 	return p == MAP_FAILED ? NULL : p;
 }
 
+long pinned_kib(void)
+{
+	FILE *file = fopen("/proc/self/status", "r");
+	char line[128];
+	long kib = -1;
+
+	while (file && fgets(line, sizeof(line), file))
+		if (sscanf(line, "VmPin: %ld", &kib) == 1)
+			break;
+	if (file)
+		fclose(file);
+	return kib;
+}
+
 static size_t huge_kib(const void *at)
 {
 	unsigned long start, end, kib = 0;

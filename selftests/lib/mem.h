@@ -19,6 +19,8 @@ void *mem_pages(size_t len);
 void *mem_scattered(size_t len);
 /* Frame numbers of the pages at @p; false without the right to know them */
 bool mem_frames(const void *p, size_t pages, uint64_t *pfn);
+/* VmPin of this process: what is registered */
+long pinned_kib(void);
 /* hugetlb pages of 2 MiB; NULL if the machine has none left */
 void *mem_huge(size_t len);
 /* Transparent huge pages, 2 MiB aligned; NULL if the kernel gave small ones */

@@ -88,7 +88,7 @@ static struct memory contiguous(u64 dma, u64 length, u64 iova, unsigned int long
 	u64 left = ALIGN(r.address + length, PAGE_SIZE);
 
 	for (; left; r.pieces++) {
-		r.piece[r.pieces] = (struct scatterlist){ dma, min(left, (u64)longest) };
+		r.piece[r.pieces] = (struct scatterlist){ dma, min_t(u64, left, longest) };
 		dma += r.piece[r.pieces].len;
 		left -= r.piece[r.pieces].len;
 		ASSERT_LT(r.pieces, ARRAY_SIZE(r.piece));

@@ -447,13 +447,13 @@ static void many_cpus(struct machine *m, u64 seed, int how)
 	ASSERT_EQ(*(u64 *)(shared.cpu + 64), adds);
 }
 
-TEST("concurrency", four_cpus_inline)
+TEST("HM-11.8", four_cpus_inline)
 {
 	for (u64 seed = 1; seed <= 12; seed++)
 		many_cpus(m, seed * 0x9e3779b97f4a7c15ULL, RING_INLINE);
 }
 
-TEST("concurrency", four_cpus_by_worker)
+TEST("HM-11.8", four_cpus_by_worker)
 {
 	for (u64 seed = 1; seed <= 12; seed++)
 		many_cpus(m, seed * 0xc2b2ae3d27d4eb4fULL, RING_WORKER);
@@ -470,7 +470,7 @@ static void ringer(void *arg)
 	}
 }
 
-TEST("concurrency", two_threads_ring_one_queue)
+TEST("HM-11.8", two_threads_ring_one_queue)
 {
 	for (u64 seed = 1; seed < 20; seed++) {
 		struct pair p = pair_new_attr(m, (struct qp_attr){ .log_sq = 8 }, (struct qp_attr){}, (struct qp_path){});

@@ -425,7 +425,7 @@ TEST("HM-2.13", the_terminator_ends_the_list)
 	ASSERT_PATTERN(&p.dst, PAIR_OFFSET + 16, 0x1000, 2, PAIR_OFFSET + 16);
 }
 
-TEST("HM-4.7", receive_wqe_too_short)
+TEST("HM 4.7", receive_wqe_too_short)
 {
 	struct pair p = pair_new(m);
 	struct sge sge[2] = { { p.rkey, p.d, 10 }, { p.rkey, p.d + 100, 20 } };
@@ -459,7 +459,7 @@ TEST("HM-4.7", receive_wqe_too_short)
 	EXPECT_REQ_ERR(p.a, 0, INVAL_REQ, HCA_VS_NAK_REQ);
 }
 
-TEST("HM-4.7", message_longer_than_the_queue_allows)
+TEST("HM 4.7", message_longer_than_the_queue_allows)
 {
 	struct pair p = pair_new_attr(m, (struct qp_attr){ .log_msg_max = 12 }, (struct qp_attr){ .log_msg_max = 12 },
 				      (struct qp_path){});
@@ -483,7 +483,7 @@ TEST("HM-4.7", message_longer_than_the_queue_allows)
 }
 
 /* beyond 2^31 bytes: two segments of 2^30 + 1 and 2^30 bytes of the dump key */
-TEST("HM-4.7", message_longer_than_two_gigabytes)
+TEST("HM 4.7", message_longer_than_two_gigabytes)
 {
 	struct pair p = pair_new(m);
 	struct wqe w;
@@ -1114,7 +1114,7 @@ TEST("bad-wqe", inline_data_where_memory_is_written)
 
 /* flushing */
 
-TEST("HM-4.7", flush_of_both_sides_in_order)
+TEST("HM 4.7", flush_of_both_sides_in_order)
 {
 	struct pair p = pair_new(m);
 	struct wqe w;
@@ -1164,7 +1164,7 @@ TEST("HM-4.7", flush_of_both_sides_in_order)
 }
 
 /* the receive that a failed message took comes first, then the others */
-TEST("HM-4.7", flush_after_a_receive_error)
+TEST("HM 4.7", flush_after_a_receive_error)
 {
 	struct pair p = pair_new(m);
 	int i;

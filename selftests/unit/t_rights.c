@@ -274,7 +274,7 @@ TEST("HM-2.1", wrong_variants)
 	}
 }
 
-TEST("HM-4.2", free_destroyed_and_absent_keys)
+TEST("HM 4.2", free_destroyed_and_absent_keys)
 {
 	struct env e = env_new(m);
 	u32 free = key_of(&e, (struct key_attr){ KEY_ALL, .free = true }), gone = key_of(&e, (struct key_attr){ KEY_ALL });
@@ -374,7 +374,7 @@ TEST("HM-1.12", both_keys_bad)
 }
 
 /* rre, rwe, rae of the responder QP come before any key */
-TEST("HM-4.7", access_flags_of_the_queue_pair)
+TEST("HM 4.7", access_flags_of_the_queue_pair)
 {
 	static const struct { enum part op; struct qp_path path; } row[] = {
 		{ WRITE_TARGET, { .no_rwe = true } }, { WRITE_IMM_TARGET, { .no_rwe = true } },

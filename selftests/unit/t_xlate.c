@@ -231,7 +231,7 @@ TEST("HM-4.16", example_e7)
 	ASSERT_PATTERN(&p.src, PAIR_OFFSET, 0x100, 6, 0x123 + 0x1000);
 }
 
-TEST("HM-4.16", example_e8)
+TEST("HM-4.3", example_e8)
 {
 	static const u64 pages[] = { 0x7f0012000 };
 	struct key_attr a = { .mode = MTT, KEY_ALL, .start = 0xfffffffffffff000ULL, .len = 0x800, .mtt = pages, .nr = 1 };
@@ -310,13 +310,13 @@ static void over_the_edge(struct machine *m, unsigned int log)
 	ASSERT_EQ(qp_free(p.b), 0);
 }
 
-TEST("HM-4.6", every_page_size_from_4k)
+TEST("HM 4.5", every_page_size_from_4k)
 {
 	for (unsigned int log = 12; log <= 25; log++)
 		over_the_edge(m, log);
 }
 
-TEST("HM-4.6", every_page_size_to_2g)
+TEST("HM 4.5", every_page_size_to_2g)
 {
 	for (unsigned int log = 26; log <= 31; log++)
 		over_the_edge(m, log);
@@ -859,7 +859,7 @@ static struct model_key random_key(struct machine *m, u32 other_pd)
 	return k;
 }
 
-TEST("HM-4.2", random_walks_agree_with_the_model)
+TEST("HM 4.2", random_walks_agree_with_the_model)
 {
 	static u64 dma[8192];
 	struct pair p = pair_new(m);
@@ -919,7 +919,7 @@ TEST("HM-4.2", random_walks_agree_with_the_model)
 }
 
 /* the same dice for real: WRITE and READ by a peer against the model, every byte of memory compared */
-TEST("HM-4.2", random_requests_agree_with_the_model)
+TEST("HM 4.2", random_requests_agree_with_the_model)
 {
 	static u64 dma[8192];
 	struct pair p = pair_new(m);

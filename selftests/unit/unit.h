@@ -11,7 +11,8 @@
 #include "machine.h"
 
 struct unit_test {
-	const char *id, *name;		/* id: statements of the contract that it checks */
+	/* id: statements ("HM-4.1") and cases ("case 3") that it checks, see scripts/coverage; or just its subject */
+	const char *id, *name;
 	void (*fn)(struct machine *m);
 	bool bare;
 	struct unit_test *next;
