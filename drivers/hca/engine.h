@@ -142,11 +142,13 @@ struct hca_page {
  * @base: ICM address of entry 0
  * @shift: log2 of the entry size
  * @pages: struct hca_ctx_page by page number; protected by icm->lock
+ * @idle: the page that lost its last context most lately, free if anybody needs it
  */
 struct hca_ctx_table {
 	u64 base;
 	unsigned int shift;
 	struct xarray pages;
+	struct hca_ctx_page *idle;
 };
 
 /* Translation tables up to 2 KiB share pages by size class: 64 B .. 2 KiB. */
@@ -158,6 +160,7 @@ struct hca_ctx_table {
  * @addr: its ICM address, 0 for a key without table
  * @bytes: size, a multiple of 64
  * @chunk: CPU address of each 4 KiB of it (of the whole, if smaller)
+ * @only: @chunk of tables of up to 2 KiB
  * @pages: the firmware pages, for tables of more than 2 KiB
  * @slab: the shared page, for the others
  */
@@ -165,6 +168,7 @@ struct hca_xlt {
 	u64 addr;
 	u64 bytes;
 	void **chunk;
+	void *only;
 	struct hca_page **pages;
 	struct hca_xlt_slab *slab;
 };
@@ -175,9 +179,10 @@ struct hca_xlt {
  * @owned: struct hca_page by DMA page number: every page the host gave
  * @free: pages not in use
  * @nr_owned: pages in @owned
- * @nr_free: pages in @free
+ * @nr_free: pages in @free, and the idle ones of tables and size classes
  * @space: allocated ranges of the XLT part of the ICM address space
  * @slabs: per size class, the shared pages with room
+ * @idle: per size class, one of them that is empty, or NULL
  * @mpt: MKCs
  * @qpc: queue pair contexts
  * @cqc: completion queue contexts
@@ -198,6 +203,7 @@ struct hca_icm {
 	u32 nr_free;
 	struct maple_tree space;
 	struct list_head slabs[HCA_XLT_CLASSES];
+	struct hca_xlt_slab *idle[HCA_XLT_CLASSES];
 	struct hca_ctx_table mpt;
 	struct hca_ctx_table qpc;
 	struct hca_ctx_table cqc;

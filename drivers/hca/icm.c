@@ -6,6 +6,9 @@
  * Invariants:
  *  - Every page is owned by exactly one of: the free list, a context page, a
  *    translation table, a shared translation page. nr_free counts the first.
+ *  - Of each kind of shared page the one that became empty last stays where it is,
+ *    so that a key that comes and goes does not move pages. It is counted as free,
+ *    and is when the free list runs out.
  *  - A free page holds nothing that anybody still reads, so it can be handed
  *    back at any time. Pages are zeroed when they are taken into use.
  *  - At most one page request event is unanswered (HM 3.3 a). A command that
@@ -40,9 +43,10 @@
 #define HCA_PAGES_TIMEOUT	(2 * HZ)
 #define HCA_PAGES_QUIET_NS	1000000000ULL
 
-/* One page of contexts and how many of its entries are in use. */
+/* Page @number of contexts of one kind, and how many of its entries are in use. */
 struct hca_ctx_page {
 	struct hca_page *page;
+	u32 number;
 	unsigned int used;
 };
 
@@ -90,34 +94,6 @@ void hca_icm_init(struct hca *hca)
 	xa_init(&icm->eqc.pages);
 	init_waitqueue_head(&icm->given);
 	INIT_DELAYED_WORK(&icm->surplus, hca_icm_surplus);
-}
-
-static void hca_ctx_table_destroy(struct hca_ctx_table *table)
-{
-	struct hca_ctx_page *ctx;
-	unsigned long i;
-
-	xa_for_each(&table->pages, i, ctx)
-		kfree(ctx);
-	xa_destroy(&table->pages);
-}
-
-void hca_icm_destroy(struct hca *hca)
-{
-	struct hca_icm *icm = &hca->icm;
-	struct hca_page *page;
-	unsigned long i;
-
-	cancel_delayed_work_sync(&icm->surplus);
-	hca_ctx_table_destroy(&icm->mpt);
-	hca_ctx_table_destroy(&icm->qpc);
-	hca_ctx_table_destroy(&icm->cqc);
-	hca_ctx_table_destroy(&icm->eqc);
-	mtree_destroy(&icm->space);
-	xa_for_each(&icm->owned, i, page)
-		kfree(page);
-	xa_destroy(&icm->owned);
-	mutex_destroy(&icm->lock);
 }
 
 /* Raises a page request for @pages, positive or negative. Called without lock. */
@@ -176,8 +152,98 @@ static void hca_icm_check_surplus(struct hca *hca)
 	lockdep_assert_held(&hca->icm.lock);
 	if (hca->icm.nr_free > HCA_SURPLUS_PAGES)
 		queue_delayed_work(hca->wq, &hca->icm.surplus, HZ);
-	else
+	else if (delayed_work_pending(&hca->icm.surplus))
 		cancel_delayed_work(&hca->icm.surplus);
+}
+
+static void hca_page_release(struct hca_icm *icm, struct hca_page *page)
+{
+	lockdep_assert_held(&icm->lock);
+	page->used = false;
+	list_add(&page->entry, &icm->free);
+	icm->nr_free++;
+}
+
+/* Takes the page of contexts @idle, which is counted as free, out of its table. */
+static void hca_ctx_drop_idle(struct hca_icm *icm, struct hca_ctx_table *table)
+{
+	struct hca_ctx_page *ctx = table->idle;
+
+	if (!ctx)
+		return;
+	table->idle = NULL;
+	xa_erase(&table->pages, ctx->number);
+	icm->nr_free--;
+	hca_page_release(icm, ctx->page);
+	kfree(ctx);
+}
+
+static void hca_slab_drop_idle(struct hca_icm *icm, unsigned int class)
+{
+	struct hca_xlt_slab *slab = icm->idle[class];
+
+	if (!slab)
+		return;
+	icm->idle[class] = NULL;
+	list_del(&slab->entry);
+	mtree_erase(&icm->space, slab->addr >> HCA_PAGE_SHIFT);
+	icm->nr_free--;
+	hca_page_release(icm, slab->page);
+	kfree(slab);
+}
+
+/* One of the nr_free pages, of which there is at least one. */
+static struct hca_page *hca_page_pop(struct hca_icm *icm)
+{
+	struct hca_page *page;
+	unsigned int class;
+
+	lockdep_assert_held(&icm->lock);
+	if (list_empty(&icm->free)) {
+		hca_ctx_drop_idle(icm, &icm->mpt);
+		hca_ctx_drop_idle(icm, &icm->qpc);
+		hca_ctx_drop_idle(icm, &icm->cqc);
+		hca_ctx_drop_idle(icm, &icm->eqc);
+		for (class = 0; class < HCA_XLT_CLASSES; class++)
+			hca_slab_drop_idle(icm, class);
+	}
+	page = list_first_entry(&icm->free, struct hca_page, entry);
+	list_del_init(&page->entry);
+	icm->nr_free--;
+	return page;
+}
+
+static void hca_ctx_table_destroy(struct hca_ctx_table *table)
+{
+	struct hca_ctx_page *ctx;
+	unsigned long i;
+
+	xa_for_each(&table->pages, i, ctx)
+		kfree(ctx);
+	xa_destroy(&table->pages);
+}
+
+void hca_icm_destroy(struct hca *hca)
+{
+	struct hca_icm *icm = &hca->icm;
+	struct hca_page *page;
+	unsigned int class;
+	unsigned long i;
+
+	cancel_delayed_work_sync(&icm->surplus);
+	mutex_lock(&icm->lock);
+	for (class = 0; class < HCA_XLT_CLASSES; class++)
+		hca_slab_drop_idle(icm, class);
+	mutex_unlock(&icm->lock);
+	hca_ctx_table_destroy(&icm->mpt);
+	hca_ctx_table_destroy(&icm->qpc);
+	hca_ctx_table_destroy(&icm->cqc);
+	hca_ctx_table_destroy(&icm->eqc);
+	mtree_destroy(&icm->space);
+	xa_for_each(&icm->owned, i, page)
+		kfree(page);
+	xa_destroy(&icm->owned);
+	mutex_destroy(&icm->lock);
 }
 
 /*
@@ -211,10 +277,8 @@ static int hca_pages_take(struct hca *hca, u32 nr, struct hca_page **pages)
 	}
 	taken = icm->nr_free >= nr;
 	for (i = 0; taken && i < nr; i++) {
-		pages[i] = list_first_entry(&icm->free, struct hca_page, entry);
-		list_del_init(&pages[i]->entry);
+		pages[i] = hca_page_pop(icm);
 		pages[i]->used = true;
-		icm->nr_free--;
 	}
 	request = taken ? hca_page_request_due(icm, 0) : 0;
 	hca_icm_check_surplus(hca);
@@ -224,14 +288,6 @@ static int hca_pages_take(struct hca *hca, u32 nr, struct hca_page **pages)
 	for (i = 0; taken && i < nr; i++)
 		memset(pages[i]->va, 0, HCA_PAGE_SIZE);
 	return taken ? 0 : -EAGAIN;
-}
-
-static void hca_page_release(struct hca_icm *icm, struct hca_page *page)
-{
-	lockdep_assert_held(&icm->lock);
-	page->used = false;
-	list_add(&page->entry, &icm->free);
-	icm->nr_free++;
 }
 
 static void hca_icm_surplus(struct work_struct *work)
@@ -266,6 +322,7 @@ void *hca_ctx_get(struct hca *hca, struct hca_ctx_table *table, u32 index)
 	struct hca_page *page = NULL;
 	struct hca_ctx_page *ctx;
 	void *entry = NULL;
+	s32 request = 0;
 
 	mutex_lock(&icm->lock);
 	ctx = xa_load(&table->pages, index >> per_page);
@@ -284,6 +341,7 @@ void *hca_ctx_get(struct hca *hca, struct hca_ctx_table *table, u32 index)
 		if (!ctx)
 			goto release;
 		ctx->page = page;
+		ctx->number = index >> per_page;
 		if (xa_err(xa_store(&table->pages, index >> per_page, ctx, GFP_KERNEL))) {
 			kfree(ctx);
 			goto release;
@@ -291,12 +349,20 @@ void *hca_ctx_get(struct hca *hca, struct hca_ctx_table *table, u32 index)
 		page = NULL;
 	}
 found:
+	if (ctx == table->idle) {
+		table->idle = NULL;
+		icm->nr_free--;
+		request = hca_page_request_due(icm, 0);
+		hca_icm_check_surplus(hca);
+	}
 	ctx->used++;
 	entry = (u8 *)ctx->page->va + ((index & ((1U << per_page) - 1)) << table->shift);
 release:
 	if (page)
 		hca_page_release(icm, page);
 	mutex_unlock(&icm->lock);
+	if (request)
+		hca_page_request(hca, request);
 	return entry;
 }
 
@@ -319,10 +385,10 @@ void hca_ctx_put(struct hca *hca, struct hca_ctx_table *table, u32 index)
 	memset((u8 *)ctx->page->va + ((index & ((1U << per_page) - 1)) << table->shift), 0,
 	       1U << table->shift);
 	if (!--ctx->used) {
-		xa_erase(&table->pages, index >> per_page);
-		hca_page_release(icm, ctx->page);
+		hca_ctx_drop_idle(icm, table);
+		table->idle = ctx;
+		icm->nr_free++;
 		hca_icm_check_surplus(hca);
-		kfree(ctx);
 	}
 	mutex_unlock(&icm->lock);
 }
@@ -368,32 +434,37 @@ static int hca_xlt_alloc_small(struct hca *hca, struct hca_xlt *xlt)
 	struct hca_icm *icm = &hca->icm;
 	struct hca_xlt_slab *slab, *fresh;
 	unsigned int slot;
+	s32 request = 0;
 
-	xlt->chunk = kmalloc_obj(*xlt->chunk);
-	if (!xlt->chunk)
-		return -ENOMEM;
 	mutex_lock(&icm->lock);
 	if (list_empty(&icm->slabs[class])) {
 		mutex_unlock(&icm->lock);
 		fresh = hca_slab_new(hca, class);
-		if (!fresh) {
-			kfree(xlt->chunk);
+		if (!fresh)
 			return -EAGAIN;
-		}
 		mutex_lock(&icm->lock);
 		list_add(&fresh->entry, &icm->slabs[class]);
 	}
 	slab = list_first_entry(&icm->slabs[class], struct hca_xlt_slab, entry);
+	if (slab == icm->idle[class]) {
+		icm->idle[class] = NULL;
+		icm->nr_free--;
+		request = hca_page_request_due(icm, 0);
+		hca_icm_check_surplus(hca);
+	}
 	slot = ffz(slab->map);
 	slab->map |= 1ULL << slot;
 	if (hweight64(slab->map) == hca_slab_slots(class))
 		list_del_init(&slab->entry);
 	mutex_unlock(&icm->lock);
+	if (request)
+		hca_page_request(hca, request);
 
 	xlt->slab = slab;
 	xlt->addr = slab->addr + ((u64)slot << (HCA_XLT_MIN_SHIFT + class));
-	xlt->chunk[0] = (u8 *)slab->page->va + (slot << (HCA_XLT_MIN_SHIFT + class));
-	memset(xlt->chunk[0], 0, 1UL << (HCA_XLT_MIN_SHIFT + class));
+	xlt->only = (u8 *)slab->page->va + (slot << (HCA_XLT_MIN_SHIFT + class));
+	xlt->chunk = &xlt->only;
+	memset(xlt->only, 0, 1UL << (HCA_XLT_MIN_SHIFT + class));
 	return 0;
 }
 
@@ -473,10 +544,9 @@ void hca_xlt_free(struct hca *hca, struct hca_xlt *xlt)
 		if (was_full)
 			list_add_tail(&slab->entry, &icm->slabs[slab->class]);
 		if (!slab->map) {
-			list_del(&slab->entry);
-			hca_page_release(icm, slab->page);
-			mtree_erase(&icm->space, slab->addr >> HCA_PAGE_SHIFT);
-			kfree(slab);
+			hca_slab_drop_idle(icm, slab->class);
+			icm->idle[slab->class] = slab;
+			icm->nr_free++;
 		}
 	} else {
 		for (i = 0; i < nr; i++)
@@ -485,8 +555,10 @@ void hca_xlt_free(struct hca *hca, struct hca_xlt *xlt)
 	}
 	hca_icm_check_surplus(hca);
 	mutex_unlock(&icm->lock);
-	kvfree(xlt->pages);
-	kvfree(xlt->chunk);
+	if (!slab) {
+		kvfree(xlt->pages);
+		kvfree(xlt->chunk);
+	}
 }
 
 /**
@@ -627,13 +699,11 @@ static void hca_pages_return(struct hca *hca, u32 nr, void *out, size_t outlen)
 	mutex_lock(&icm->lock);
 	nr = min(nr, icm->nr_free);
 	for (i = 0; i < nr; i++) {
-		page = list_first_entry(&icm->free, struct hca_page, entry);
-		list_del(&page->entry);
+		page = hca_page_pop(icm);
 		xa_erase(&icm->owned, page->dma >> HCA_PAGE_SHIFT);
 		pas[i] = cpu_to_be64(page->dma);
 		kfree(page);
 	}
-	icm->nr_free -= nr;
 	icm->nr_owned -= nr;
 	icm->asking = false;
 	icm->answers++;

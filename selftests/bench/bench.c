@@ -62,19 +62,42 @@ static void expect_good(int status)
 	exit(1);
 }
 
-static void bench_memcpy(size_t size)
+static void by_memcpy(void *dst, const void *src, size_t size)
+{
+	memcpy(dst, src, size);
+	asm volatile("" ::: "memory");
+}
+
+/* What the kernel's memcpy is; an emulated CPU runs it faster than the C library's vectors */
+static void by_rep_movs(void *dst, const void *src, size_t size)
+{
+#ifdef __x86_64__
+	size /= 8;
+	asm volatile("rep movsq" : "+D" (dst), "+S" (src), "+c" (size) :: "memory");
+#else
+	by_memcpy(dst, src, size);
+#endif
+}
+
+static double copy_speed(void (*copy)(void *, const void *, size_t), size_t size)
 {
 	uint64_t start = now_us(), us;
 	unsigned long n = 0;
 
 	do {
-		for (size_t i = 0; i < 1 + 65536 / size; i++, n++) {
-			memcpy(to, from, size);
-			asm volatile("" ::: "memory");
-		}
+		for (size_t i = 0; i < 1 + 65536 / size; i++, n++)
+			copy(to, from, size);
 		us = now_us() - start;
 	} while (us < budget_us);
-	result("memcpy", size, (double)n * size / us);
+	return (double)n * size / us;
+}
+
+/* The faster way to copy, so that nobody is flattered */
+static void bench_memcpy(size_t size)
+{
+	double libc = copy_speed(by_memcpy, size), rep = copy_speed(by_rep_movs, size);
+
+	result("memcpy", size, libc > rep ? libc : rep);
 }
 
 static struct op op_of(enum ibv_wr_opcode opcode, size_t size)
@@ -197,15 +220,17 @@ static void registration(char *area, size_t size)
 /* Registration and access while that many keys live, at keys spread over all of them */
 static void live_keys(int keys)
 {
+	/* Where access n goes, in that order: what is measured is not our own look-up */
+	struct { uint64_t addr; uint32_t rkey; } *target = calloc(keys, sizeof(*target));
 	struct ibv_mr **mr = calloc(keys, sizeof(*mr)), *one;
 	struct op op = op_of(IBV_WR_RDMA_WRITE, 8);
 	uint64_t start, us, reg = 0;
 	unsigned long n = 0;
 
-	if (!mr)
+	if (!mr || !target)
 		die("calloc");
 	for (int i = 0; i < keys; i++) {
-		mr[i] = ibv_reg_mr(pair.pd, to + i % 256 * PAGE, PAGE,
+		mr[i] = ibv_reg_mr(pair.pd, to + i % 100 * PAGE, PAGE,
 				   ACCESS_ALL);
 		if (!mr[i])
 			die("ibv_reg_mr");
@@ -220,12 +245,16 @@ static void live_keys(int keys)
 		n++;
 	} while (reg < budget_us);
 	result("reg_at", keys, (double)reg / n);
+	for (int i = 0; i < keys; i++) {
+		one = mr[i * 7919ul % keys];
+		target[i].addr = (uintptr_t)one->addr;
+		target[i].rkey = one->rkey;
+	}
 	n = 0;
 	start = now_us();
 	do {
-		one = mr[n * 7919 % keys];
-		op.raddr = (uintptr_t)one->addr;
-		op.rkey = one->rkey;
+		op.raddr = target[n % keys].addr;
+		op.rkey = target[n % keys].rkey;
 		expect_good(run(pair.a, pair.acq, &op, NULL));
 		n++;
 		us = now_us() - start;
@@ -233,6 +262,7 @@ static void live_keys(int keys)
 	result("access_at", keys, (double)us / n);
 	for (int i = 0; i < keys; i++)
 		ibv_dereg_mr(mr[i]);
+	free(target);
 	free(mr);
 }
 
