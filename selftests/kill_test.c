@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Proves case 29: when one of two processes is killed in mid-transfer, a hundred times,
- * the other one learns of it by an error and nothing leaks: contexts, queues, keys,
- * pinned pages and firmware pages are back where they were.
+ * the other one learns of it by an error and nothing leaks: contexts, domains, queues,
+ * regions and pinned pages are back where they were.
  */
 #include <errno.h>
 #include <fcntl.h>
