@@ -34,7 +34,7 @@ check "its port becomes active" until_true 5 port_is softhca_t ACTIVE
 ip addr add 198.51.100.7/24 dev shca_t0
 check "an IPv4 address is a GID" until_true 5 gid_is_there "$ipv4_gid"
 gid=$(gid_index softhca_t "$ipv4_gid")
-check "the device works: all of atomic_test" env IBV_TEST_DEV=softhca_t ./atomic_test
+check "the device works" ./tools/softhca-inspect -d softhca_t
 timeout 20 ibv_rc_pingpong -d softhca_t -g "${gid:-0}" -n 20 -c >/tmp/pp 2>&1 &
 sleep 1
 check "ibv_rc_pingpong over the IPv4 GID" timeout 20 ibv_rc_pingpong -d softhca_t -g "${gid:-0}" -n 20 -c 127.0.0.1
@@ -57,5 +57,5 @@ same "ten times more" 10 $times
 rdma link add softhca_t type softhca netdev shca_t0
 ip link del shca_t0
 check "removing the network device removes the device" until_true 10 gone softhca_t
-check "the first one works on" ./atomic_test
+check "the first one works on" ./tools/softhca-inspect
 finish

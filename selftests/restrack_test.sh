@@ -62,6 +62,19 @@ wait $!
 sleep 0.1
 same "wqe_send counts" $((before + 20)) "$(counter wqe_send)"
 same "bytes_copied counts" $((bytes + 20 * 4096)) "$(counter bytes_copied)"
+check "softhca-inspect finds what the CPU's page table says" ./tools/softhca-inspect
+check "also in huge pages" ./tools/softhca-inspect -H -l 5000000
+
+# tracepoints
+trace=/sys/kernel/tracing
+echo 1 >$trace/events/softhca/enable
+check "a program runs while it is traced" ./tools/softhca-inspect
+echo 0 >$trace/events/softhca/enable
+for event in hca_cmd hca_wqe hca_cqe hca_refused hca_qp_state; do
+	check "tracepoint $event" grep -q " $event: " $trace/trace
+done
+echo >$trace/trace
+
 names=$(cd "/sys/class/infiniband/$device/ports/1/hw_counters" && printf '%s\n' * | grep -v lifespan | sort | xargs)
 same "rdma statistic shows the same counters" "$names" "$(rdma statistic show link "$device/1" -j | python3 -c '
 import json, sys

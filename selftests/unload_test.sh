@@ -69,7 +69,7 @@ check "they end as they want to" stop
 check "case 30, HM-11.7: the module unloads" unload
 check "it is gone" eval '! loaded'
 check "it can be loaded again" load
-check "and works" ./atomic_test
+check "and works" ./tools/softhca-inspect
 
 # one that is idle, with its context open
 ./tools/hold >/tmp/held 2>&1 </dev/null &
@@ -80,6 +80,10 @@ check "which survives" alive
 kill -9 "${programs[@]}"
 wait 2>/dev/null
 programs=()
+check "unload" unload
+
+check "loaded with another part id" insmod $module vendor_part_id=4121
+same "it is that of the device" 4121 "$(ibv_devinfo -d softhca0 | sed -n 's/.*vendor_part_id:[^0-9]*//p')"
 check "unload" unload
 
 ip link add shca_t0 type dummy && ip link set shca_t0 up

@@ -46,8 +46,8 @@ void *mem_scattered(size_t len)
 	if (whole == MAP_FAILED || p == MAP_FAILED)
 		return NULL;
 	memset(whole, 0, file_pages * PAGE);
-	if (!mem_frames(whole, file_pages, pfn))
-		return NULL;
+	/* without the right to know, backwards must do */
+	mem_frames(whole, file_pages, pfn);
 	/* of the pages of a larger file, those that do not follow the one before */
 	for (size_t i = file_pages; i-- && used < pages; ) {
 		if (used && pfn[i] == last + 1)

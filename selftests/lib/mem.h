@@ -15,7 +15,7 @@
 
 /* All return page-aligned memory, or NULL; free with munmap() */
 void *mem_pages(size_t len);
-/* No page is followed by its neighbour in physical memory; needs root, NULL without */
+/* No page is followed by its neighbour in physical memory (only root can be sure) */
 void *mem_scattered(size_t len);
 /* Frame numbers of the pages at @p; false without the right to know them */
 bool mem_frames(const void *p, size_t pages, uint64_t *pfn);

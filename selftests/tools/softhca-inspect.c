@@ -360,6 +360,23 @@ static int show_walk(struct pair *p, struct region *g, const struct look *look)
 	return refused != 0xa5;
 }
 
+/* The same request for real: it costs the queue pair its life */
+static int refused_write(struct pair *p, struct region *g)
+{
+	struct ibv_wc wc;
+	int status = run(p->a, p->acq, &(struct op){
+		.opcode = IBV_WR_RDMA_WRITE, .len = g->len < 16 ? g->len : 16,
+		.laddr = g->iova, .lkey = g->mr->lkey,
+		.raddr = g->iova + g->len - 8, .rkey = g->mr->rkey,
+	}, &wc);
+
+	if (status < 0)
+		die("RDMA WRITE", status);
+	printf("  Done all the same: %s, vendor syndrome 0x%02x (the peer refused it)\n",
+	       ibv_wc_status_str(status), wc.vendor_err);
+	return status != IBV_WC_REM_ACCESS_ERR;
+}
+
 int main(int argc, char **argv)
 {
 	size_t len = 0x2800, offset = 0xe00;
@@ -415,6 +432,8 @@ int main(int argc, char **argv)
 	show_mtt(&look);
 	title("The way of an RDMA WRITE");
 	err = show_walk(&p, &g, &look);
+	if (g.len > 8)
+		err |= refused_write(&p, &g);
 
 	ibv_dereg_mr(g.mr);
 	pair_close(&p);
