@@ -180,6 +180,14 @@ static hca_cmd_status hca_cmd_query_roce_address(struct hca *hca, const void *in
 	  HCA_##from, HCA_##to, handler }
 
 static const struct hca_cmd hca_cmds[] = {
+	/* what is called most comes first */
+	/* CREATE_MKEY judges its own length, HM 7.1 check 2 */
+	{ MLX5_CMD_OP_CREATE_MKEY, 16, MLX5_ST_SZ_BYTES(create_mkey_out), HCA_READY, HCA_READY,
+	  hca_cmd_create_mkey },
+	{ MLX5_CMD_OP_QUERY_MKEY, MLX5_ST_SZ_BYTES(query_mkey_in), 16, HCA_READY, HCA_READY,
+	  hca_cmd_query_mkey },
+	HCA_CMD(DESTROY_MKEY, destroy_mkey_in, destroy_mkey_out, READY, READY,
+		hca_cmd_destroy_mkey),
 	HCA_CMD(ENABLE_HCA, enable_hca_in, enable_hca_out, OFF, OFF, hca_cmd_enable_hca),
 	HCA_CMD(DISABLE_HCA, disable_hca_in, disable_hca_out, ENABLED, TORN_DOWN,
 		hca_cmd_disable_hca),
@@ -229,13 +237,6 @@ static const struct hca_cmd hca_cmds[] = {
 	HCA_CMD(RTS2RTS_QP, rts2rts_qp_in, rts2rts_qp_out, READY, READY, hca_cmd_modify_qp),
 	HCA_CMD(2ERR_QP, qp_2err_in, qp_2err_out, READY, READY, hca_cmd_modify_qp),
 	HCA_CMD(2RST_QP, qp_2rst_in, qp_2rst_out, READY, READY, hca_cmd_modify_qp),
-	/* CREATE_MKEY judges its own length, HM 7.1 check 2 */
-	{ MLX5_CMD_OP_CREATE_MKEY, 16, MLX5_ST_SZ_BYTES(create_mkey_out), HCA_READY, HCA_READY,
-	  hca_cmd_create_mkey },
-	{ MLX5_CMD_OP_QUERY_MKEY, MLX5_ST_SZ_BYTES(query_mkey_in), 16, HCA_READY, HCA_READY,
-	  hca_cmd_query_mkey },
-	HCA_CMD(DESTROY_MKEY, destroy_mkey_in, destroy_mkey_out, READY, READY,
-		hca_cmd_destroy_mkey),
 };
 /* clang-format on */
 

@@ -599,6 +599,7 @@ enum hca_life {
  * @roce_changes: counts its changes; starts at 1
  * @mkey_next: cyclic allocation of key indices, under the xarray's lock;
  *	likewise the others
+ * @mkey_kept: index of a destroyed key that is still reserved, 0 if none
  * @drain: woken when an access count that somebody waits for drops to 0
  * @atomic_lock: makes atomics atomic among each other
  * @wq: the engine's workers; WQ_MEM_RECLAIM because UMR runs in reclaim
@@ -620,6 +621,7 @@ struct hca {
 	u32 cq_next;
 	u32 qp_next;
 	u32 mkey_next;
+	atomic_t mkey_kept;
 	u32 pd_next;
 	u32 uar_next;
 	u32 td_next;

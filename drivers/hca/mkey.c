@@ -6,7 +6,8 @@
  * Invariants:
  *  - An index is reserved in hca->mkeys (and reads as NULL) while its key is being
  *    built and while it is being torn down, so nobody else can be given it; between
- *    the two it leads to the key. What can fail is done in the first phase.
+ *    the two it leads to the key. What can fail is done in the first phase. The index
+ *    freed last stays reserved until another one is freed or none is left.
  *  - The MKC in the firmware page is what CREATE_MKEY was given, handles excepted;
  *    hca_mkey.mkc is the same, decoded for the data path.
  *  - An access counts itself in inflight[epoch & 1] and checks afterwards that the
@@ -176,13 +177,27 @@ static void hca_mkey_load(struct hca_mkey *mkey, const __be64 *mtt, u64 nr, bool
 	}
 }
 
+/*
+ * Lets go of the index that stays reserved since a key was destroyed, and keeps
+ * @index instead (0: none). With it stays the node of the table that the next index
+ * needs: a key that comes and goes neither allocates nor frees one.
+ */
+static bool hca_mkey_keep_index(struct hca *hca, u32 index)
+{
+	u32 old = atomic_xchg(&hca->mkey_kept, index);
+
+	if (old)
+		xa_erase(&hca->mkeys, old);
+	return old;
+}
+
 /* @mkey cannot be found any more, and its index is still reserved. */
 static void hca_mkey_free(struct hca *hca, struct hca_mkey *mkey)
 {
 	hca_xlt_free(hca, &mkey->xlt);
 	hca_ctx_put(hca, &hca->icm.mpt, mkey->index);
 	hca_number_put(&hca->pds, mkey->mkc.pd);
-	xa_erase(&hca->mkeys, mkey->index);
+	hca_mkey_keep_index(hca, mkey->index);
 	kfree_rcu(mkey, rcu);
 }
 
@@ -215,10 +230,13 @@ hca_cmd_status hca_cmd_create_mkey(struct hca *hca, const void *in, size_t inlen
 		goto free_mkey;
 	}
 	/* Indices run on from the last key that came to life: a failure spends none. */
-	next = READ_ONCE(hca->mkey_next);
-	if (xa_alloc_cyclic(&hca->mkeys, &mkey->index, NULL,
-			    XA_LIMIT(HCA_FIRST_MKEY, (1 << HCA_LOG_MAX_MKEY) - 1),
-			    &next, GFP_KERNEL) < 0) {
+	do {
+		next = READ_ONCE(hca->mkey_next);
+		err = xa_alloc_cyclic(&hca->mkeys, &mkey->index, NULL,
+				      XA_LIMIT(HCA_FIRST_MKEY, (1 << HCA_LOG_MAX_MKEY) - 1),
+				      &next, GFP_KERNEL);
+	} while (err == -EBUSY && hca_mkey_keep_index(hca, 0));
+	if (err < 0) {
 		status = HCA_REFUSE(LIM_ERR, 20);
 		goto put_pd;
 	}
@@ -388,6 +406,8 @@ void hca_mkeys_destroy(struct hca *hca)
 	struct hca_mkey *mkey;
 	unsigned long index;
 
-	xa_for_each(&hca->mkeys, index, mkey)
+	xa_for_each(&hca->mkeys, index, mkey) {
+		xa_cmpxchg(&hca->mkeys, index, mkey, XA_ZERO_ENTRY, GFP_KERNEL);
 		hca_mkey_free(hca, mkey);
+	}
 }

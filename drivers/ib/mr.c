@@ -90,7 +90,7 @@ static unsigned long shca_mkc_pgsz_bitmap(struct shca_dev *dev)
 		       max_t(unsigned int, smallest, MLX5_ADAPTER_PAGE_SHIFT));
 }
 
-/* Make an MR by one CREATE_MKEY that carries its translation table. */
+/* Make an MR by one CREATE_MKEY that carries its translation table. Under slow_path_mutex. */
 static struct shca_mr *reg_create(struct ib_pd *pd, struct ib_umem *umem, u64 iova,
 				  int access_flags, unsigned long page_size)
 {
@@ -113,7 +113,11 @@ static struct shca_mr *reg_create(struct ib_pd *pd, struct ib_umem *umem, u64 io
 	ndescs = DIV_ROUND_UP(npages, SHCA_MTT_PER_OCTOWORD);
 	inlen = MLX5_ST_SZ_BYTES(create_mkey_in) +
 		ndescs * SHCA_OCTOWORD;
-	in = kvzalloc(inlen, GFP_KERNEL);
+	in = (u32 *)dev->mkey_mailbox;
+	if (inlen > SHCA_MKEY_MAILBOX)
+		in = kvzalloc(inlen, GFP_KERNEL);
+	else
+		memset(in, 0, inlen);
 	if (!in) {
 		err = -ENOMEM;
 		goto free_mr;
@@ -132,7 +136,8 @@ static struct shca_mr *reg_create(struct ib_pd *pd, struct ib_umem *umem, u64 io
 	MLX5_SET(mkc, mkc, log_page_size, mr->page_shift);
 
 	err = shca_create_mkey(dev, &mr->mmkey, in, inlen);
-	kvfree(in);
+	if (in != (u32 *)dev->mkey_mailbox)
+		kvfree(in);
 	if (err)
 		goto free_mr;
 
