@@ -793,7 +793,8 @@ static int one_side(int fd, bool first)
 	struct facts mine, peer;
 	struct ibv_mr *mr;
 	struct ibv_pd *pd;
-	struct ibv_cq *cq;
+	/* two: the peer's answer can be here before our SEND has completed */
+	struct ibv_cq *cq, *rcq;
 	struct ibv_qp *qp;
 	struct rdma r;
 	char *buf = mem_pages(4 * 65536);
@@ -804,9 +805,10 @@ static int one_side(int fd, bool first)
 		return 1;
 	pd = ibv_alloc_pd(r.ctx);
 	cq = ibv_create_cq(r.ctx, 64, NULL, NULL, 0);
+	rcq = ibv_create_cq(r.ctx, 64, NULL, NULL, 0);
 	mr = ibv_reg_mr(pd, buf, 4 * 65536, ACCESS_ALL);
-	qp = qp_create(pd, cq, cq, &cfg);
-	if (!pd || !cq || !mr || !qp)
+	qp = qp_create(pd, cq, rcq, &cfg);
+	if (!pd || !cq || !rcq || !mr || !qp)
 		return 2;
 	mine = (struct facts){ qp->qp_num, mr->rkey, AT(buf) };
 	if (swap_facts(fd, &mine, &peer, sizeof(mine)))
@@ -840,7 +842,7 @@ static int one_side(int fd, bool first)
 			if (run(qp, cq, &op, NULL))
 				return 7;
 		} else {
-			if (wait_wc(cq, &wc, WAIT_MS) != 1 || wc.status ||
+			if (wait_wc(rcq, &wc, WAIT_MS) != 1 || wc.status ||
 			    wc.byte_len != len)
 				return 8;
 			if (differs(buf, len, i) >= 0 ||
@@ -855,6 +857,7 @@ static int one_side(int fd, bool first)
 		return 11;
 	ibv_destroy_qp(qp);
 	ibv_destroy_cq(cq);
+	ibv_destroy_cq(rcq);
 	ibv_dereg_mr(mr);
 	ibv_dealloc_pd(pd);
 	rdma_close(&r);
