@@ -174,20 +174,18 @@ static hca_cmd_status hca_cmd_query_roce_address(struct hca *hca, const void *in
 	return HCA_OK;
 }
 
+/* In the order of their opcodes: see hca_find_cmd(). */
 /* clang-format off */
 #define HCA_CMD(op, in_struct, out_struct, from, to, handler) \
 	{ MLX5_CMD_OP_##op, MLX5_ST_SZ_BYTES(in_struct), MLX5_ST_SZ_BYTES(out_struct), \
 	  HCA_##from, HCA_##to, handler }
 
 static const struct hca_cmd hca_cmds[] = {
-	/* what is called most comes first */
-	/* CREATE_MKEY judges its own length, HM 7.1 check 2 */
-	{ MLX5_CMD_OP_CREATE_MKEY, 16, MLX5_ST_SZ_BYTES(create_mkey_out), HCA_READY, HCA_READY,
-	  hca_cmd_create_mkey },
-	{ MLX5_CMD_OP_QUERY_MKEY, MLX5_ST_SZ_BYTES(query_mkey_in), 16, HCA_READY, HCA_READY,
-	  hca_cmd_query_mkey },
-	HCA_CMD(DESTROY_MKEY, destroy_mkey_in, destroy_mkey_out, READY, READY,
-		hca_cmd_destroy_mkey),
+	HCA_CMD(QUERY_HCA_CAP, query_hca_cap_in, query_hca_cap_out, ENABLED, READY,
+		hca_cmd_query_hca_cap),
+	HCA_CMD(INIT_HCA, init_hca_in, init_hca_out, ENABLED, ENABLED, hca_cmd_init_hca),
+	HCA_CMD(TEARDOWN_HCA, teardown_hca_in, teardown_hca_out, READY, READY,
+		hca_cmd_teardown_hca),
 	HCA_CMD(ENABLE_HCA, enable_hca_in, enable_hca_out, OFF, OFF, hca_cmd_enable_hca),
 	HCA_CMD(DISABLE_HCA, disable_hca_in, disable_hca_out, ENABLED, TORN_DOWN,
 		hca_cmd_disable_hca),
@@ -195,17 +193,41 @@ static const struct hca_cmd hca_cmds[] = {
 		hca_cmd_query_pages),
 	HCA_CMD(MANAGE_PAGES, manage_pages_in, manage_pages_out, ENABLED, TORN_DOWN,
 		hca_cmd_manage_pages),
-	HCA_CMD(QUERY_HCA_CAP, query_hca_cap_in, query_hca_cap_out, ENABLED, READY,
-		hca_cmd_query_hca_cap),
 	HCA_CMD(SET_HCA_CAP, query_hca_cap_in, set_hca_cap_out, ENABLED, ENABLED,
 		hca_cmd_set_hca_cap),
 	HCA_CMD(QUERY_ISSI, query_issi_in, query_issi_out, ENABLED, READY, hca_cmd_query_issi),
 	HCA_CMD(SET_ISSI, set_issi_in, set_issi_out, ENABLED, READY, hca_cmd_set_issi),
-	HCA_CMD(INIT_HCA, init_hca_in, init_hca_out, ENABLED, ENABLED, hca_cmd_init_hca),
-	HCA_CMD(TEARDOWN_HCA, teardown_hca_in, teardown_hca_out, READY, READY,
-		hca_cmd_teardown_hca),
+	/* CREATE_MKEY judges its own length, HM 7.1 check 2 */
+	{ MLX5_CMD_OP_CREATE_MKEY, 16, MLX5_ST_SZ_BYTES(create_mkey_out), HCA_READY, HCA_READY,
+	  hca_cmd_create_mkey },
+	{ MLX5_CMD_OP_QUERY_MKEY, MLX5_ST_SZ_BYTES(query_mkey_in), 16, HCA_READY, HCA_READY,
+	  hca_cmd_query_mkey },
+	HCA_CMD(DESTROY_MKEY, destroy_mkey_in, destroy_mkey_out, READY, READY,
+		hca_cmd_destroy_mkey),
 	HCA_CMD(QUERY_SPECIAL_CONTEXTS, query_special_contexts_in, query_special_contexts_out,
 		READY, READY, hca_cmd_query_special_contexts),
+	HCA_CMD(CREATE_EQ, create_eq_in, create_eq_out, READY, READY, hca_cmd_create_eq),
+	HCA_CMD(DESTROY_EQ, destroy_eq_in, destroy_eq_out, READY, READY, hca_cmd_destroy_eq),
+	HCA_CMD(QUERY_EQ, query_eq_in, query_eq_out, READY, READY, hca_cmd_query_eq),
+	HCA_CMD(CREATE_CQ, create_cq_in, create_cq_out, READY, READY, hca_cmd_create_cq),
+	HCA_CMD(DESTROY_CQ, destroy_cq_in, destroy_cq_out, READY, READY, hca_cmd_destroy_cq),
+	HCA_CMD(QUERY_CQ, query_cq_in, query_cq_out, READY, READY, hca_cmd_query_cq),
+	HCA_CMD(MODIFY_CQ, modify_cq_in, modify_cq_out, READY, READY, hca_cmd_modify_cq),
+	HCA_CMD(CREATE_QP, create_qp_in, create_qp_out, READY, READY, hca_cmd_create_qp),
+	HCA_CMD(DESTROY_QP, destroy_qp_in, destroy_qp_out, READY, READY, hca_cmd_destroy_qp),
+	HCA_CMD(RST2INIT_QP, rst2init_qp_in, rst2init_qp_out, READY, READY, hca_cmd_modify_qp),
+	HCA_CMD(INIT2RTR_QP, init2rtr_qp_in, init2rtr_qp_out, READY, READY, hca_cmd_modify_qp),
+	HCA_CMD(RTR2RTS_QP, rtr2rts_qp_in, rtr2rts_qp_out, READY, READY, hca_cmd_modify_qp),
+	HCA_CMD(RTS2RTS_QP, rts2rts_qp_in, rts2rts_qp_out, READY, READY, hca_cmd_modify_qp),
+	HCA_CMD(2ERR_QP, qp_2err_in, qp_2err_out, READY, READY, hca_cmd_modify_qp),
+	HCA_CMD(2RST_QP, qp_2rst_in, qp_2rst_out, READY, READY, hca_cmd_modify_qp),
+	HCA_CMD(QUERY_QP, query_qp_in, query_qp_out, READY, READY, hca_cmd_query_qp),
+	HCA_CMD(INIT2INIT_QP, init2init_qp_in, init2init_qp_out, READY, READY,
+		hca_cmd_modify_qp),
+	HCA_CMD(QUERY_ROCE_ADDRESS, query_roce_address_in, query_roce_address_out, READY, READY,
+		hca_cmd_query_roce_address),
+	HCA_CMD(SET_ROCE_ADDRESS, set_roce_address_in, set_roce_address_out, READY, READY,
+		hca_cmd_set_roce_address),
 	HCA_CMD(ALLOC_PD, alloc_pd_in, alloc_pd_out, READY, READY, hca_cmd_alloc_pd),
 	HCA_CMD(DEALLOC_PD, dealloc_pd_in, dealloc_pd_out, READY, READY, hca_cmd_dealloc_pd),
 	HCA_CMD(ALLOC_UAR, alloc_uar_in, alloc_uar_out, READY, READY, hca_cmd_alloc_uar),
@@ -215,38 +237,23 @@ static const struct hca_cmd hca_cmds[] = {
 		READY, READY, hca_cmd_alloc_td),
 	HCA_CMD(DEALLOC_TRANSPORT_DOMAIN, dealloc_transport_domain_in,
 		dealloc_transport_domain_out, READY, READY, hca_cmd_dealloc_td),
-	HCA_CMD(SET_ROCE_ADDRESS, set_roce_address_in, set_roce_address_out, READY, READY,
-		hca_cmd_set_roce_address),
-	HCA_CMD(QUERY_ROCE_ADDRESS, query_roce_address_in, query_roce_address_out, READY, READY,
-		hca_cmd_query_roce_address),
-	HCA_CMD(CREATE_EQ, create_eq_in, create_eq_out, READY, READY, hca_cmd_create_eq),
-	HCA_CMD(QUERY_EQ, query_eq_in, query_eq_out, READY, READY, hca_cmd_query_eq),
-	HCA_CMD(DESTROY_EQ, destroy_eq_in, destroy_eq_out, READY, READY, hca_cmd_destroy_eq),
-	HCA_CMD(CREATE_CQ, create_cq_in, create_cq_out, READY, READY, hca_cmd_create_cq),
-	HCA_CMD(QUERY_CQ, query_cq_in, query_cq_out, READY, READY, hca_cmd_query_cq),
-	HCA_CMD(MODIFY_CQ, modify_cq_in, modify_cq_out, READY, READY, hca_cmd_modify_cq),
-	HCA_CMD(DESTROY_CQ, destroy_cq_in, destroy_cq_out, READY, READY, hca_cmd_destroy_cq),
-	HCA_CMD(CREATE_QP, create_qp_in, create_qp_out, READY, READY, hca_cmd_create_qp),
-	HCA_CMD(QUERY_QP, query_qp_in, query_qp_out, READY, READY, hca_cmd_query_qp),
-	HCA_CMD(DESTROY_QP, destroy_qp_in, destroy_qp_out, READY, READY, hca_cmd_destroy_qp),
-	HCA_CMD(RST2INIT_QP, rst2init_qp_in, rst2init_qp_out, READY, READY, hca_cmd_modify_qp),
-	HCA_CMD(INIT2INIT_QP, init2init_qp_in, init2init_qp_out, READY, READY,
-		hca_cmd_modify_qp),
-	HCA_CMD(INIT2RTR_QP, init2rtr_qp_in, init2rtr_qp_out, READY, READY, hca_cmd_modify_qp),
-	HCA_CMD(RTR2RTS_QP, rtr2rts_qp_in, rtr2rts_qp_out, READY, READY, hca_cmd_modify_qp),
-	HCA_CMD(RTS2RTS_QP, rts2rts_qp_in, rts2rts_qp_out, READY, READY, hca_cmd_modify_qp),
-	HCA_CMD(2ERR_QP, qp_2err_in, qp_2err_out, READY, READY, hca_cmd_modify_qp),
-	HCA_CMD(2RST_QP, qp_2rst_in, qp_2rst_out, READY, READY, hca_cmd_modify_qp),
 };
 /* clang-format on */
 
 static const struct hca_cmd *hca_find_cmd(u16 opcode)
 {
-	size_t i;
+	const struct hca_cmd *from = hca_cmds, *to = hca_cmds + ARRAY_SIZE(hca_cmds);
 
-	for (i = 0; i < ARRAY_SIZE(hca_cmds); i++)
-		if (hca_cmds[i].opcode == opcode)
-			return &hca_cmds[i];
+	while (from < to) {
+		const struct hca_cmd *cmd = from + (to - from) / 2;
+
+		if (cmd->opcode == opcode)
+			return cmd;
+		if (cmd->opcode < opcode)
+			from = cmd + 1;
+		else
+			to = cmd;
+	}
 	return NULL;
 }
 

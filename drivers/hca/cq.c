@@ -240,7 +240,8 @@ hca_cmd_status hca_cmd_create_cq(struct hca *hca, const void *in, size_t inlen,
 		goto free_buf;
 	}
 	cq->arm_seen = be32_to_cpu(READ_ONCE(cq->dbr[1]));
-	if (!hca_number_get(&hca->uars, uar)) {
+	cq->uar_number = hca_number_get(&hca->uars, uar);
+	if (!cq->uar_number) {
 		status = HCA_REFUSE(BAD_RES_ERR, 5);
 		goto free_buf;
 	}
@@ -272,7 +273,7 @@ unuse_eq:
 put_eq:
 	if (cq->eq)
 		hca_ref_put(&cq->eq->ref);
-	hca_number_put(&hca->uars, uar);
+	hca_number_put(cq->uar_number);
 free_buf:
 	hca_buf_free(&cq->buf);
 free_cq:
@@ -387,7 +388,7 @@ static void hca_cq_free(struct hca_cq *cq)
 	hca_ref_drain(&cq->ref);
 	cancel_work_sync(&cq->overrun);
 	atomic_dec(&cq->eq->users);
-	hca_number_put(&hca->uars, cq->uar);
+	hca_number_put(cq->uar_number);
 	hca_ctx_put(hca, &hca->icm.cqc, cq->cqn);
 	hca_buf_free(&cq->buf);
 	xa_erase(&hca->cqs, cq->cqn);

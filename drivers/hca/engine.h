@@ -5,9 +5,10 @@
  * Invariants:
  *  - No ib_verbs, no mm, no netdev here. The same sources build in userspace
  *    (selftests/unit), where locks check themselves and time is virtual.
- *  - Numbers (QPN, CQN, EQN, mkey index, PD, UAR) are looked up in an xarray
- *    under RCU; an object found there is used only after hca_ref_get() or, for
- *    an MKey, hca_mkey_enter() has succeeded. Objects are freed by kfree_rcu().
+ *  - Numbers (QPN, CQN, EQN, PD, UAR) are looked up in an xarray under RCU, MKeys
+ *    in arrays beside the MPT; an object found there is used only after
+ *    hca_ref_get() or, for an MKey, hca_mkey_enter() has succeeded. Objects are
+ *    freed by kfree_rcu().
  *  - Memory shared with the host is read once into private memory, checked
  *    there, and never looked at again (design rule 1).
  *  - Lock order: qp->sq_lock, then any one qp->rq_lock (the peer's or its own),
@@ -138,16 +139,28 @@ struct hca_page {
 };
 
 /**
+ * struct hca_ctx_page - a page of contexts, or the place of one
+ * @page: the page, or NULL
+ * @mkeys: MPT only: what the engine keeps beside the MKCs; read under RCU
+ * @used: contexts in use
+ */
+struct hca_ctx_page {
+	struct hca_page *page;
+	struct hca_mkey *mkeys;
+	unsigned int used;
+};
+
+/**
  * struct hca_ctx_table - contexts of one kind, ICM pages appearing on demand
- * @base: ICM address of entry 0
  * @shift: log2 of the entry size
- * @pages: struct hca_ctx_page by page number; protected by icm->lock
+ * @nr_pages: entries of @pages
+ * @pages: by page number; protected by icm->lock, what RCU protects excepted
  * @idle: the page that lost its last context most lately, free if anybody needs it
  */
 struct hca_ctx_table {
-	u64 base;
 	unsigned int shift;
-	struct xarray pages;
+	unsigned int nr_pages;
+	struct hca_ctx_page *pages;
 	struct hca_ctx_page *idle;
 };
 
@@ -157,18 +170,18 @@ struct hca_ctx_table {
 
 /**
  * struct hca_xlt - one translation table
- * @addr: its ICM address, 0 for a key without table
- * @bytes: size, a multiple of 64
  * @chunk: CPU address of each 4 KiB of it (of the whole, if smaller)
  * @only: @chunk of tables of up to 2 KiB
+ * @addr: its ICM address, 0 for a key without table
+ * @bytes: size, a multiple of 64
  * @pages: the firmware pages, for tables of more than 2 KiB
  * @slab: the shared page, for the others
  */
 struct hca_xlt {
-	u64 addr;
-	u64 bytes;
 	void **chunk;
 	void *only;
+	u64 addr;
+	u64 bytes;
 	struct hca_page **pages;
 	struct hca_xlt_slab *slab;
 };
@@ -219,51 +232,59 @@ struct hca_icm {
 
 /* mkey.c */
 
+/* MKCs of a page of the MPT. */
+#define HCA_LOG_PAGE_MKEYS	6
+#define HCA_PAGE_MKEYS		(1U << HCA_LOG_PAGE_MKEYS)
+
 /**
  * struct hca_mkc - the fields of an MKC that an access looks at, decoded
+ * @octwords: translations_octword_size rounded up to 4: what its table can hold
  */
 struct hca_mkc {
 	u64 start;
 	u64 len;
 	u32 pd;
 	u32 qpn;
+	u32 octwords;
 	u8 variant;
 	u8 mode;
 	u8 log_page_size;
-	bool free;
-	bool length64;
-	bool lr;
-	bool lw;
-	bool rr;
-	bool rw;
-	bool a;
+	u8 free:1;
+	u8 length64:1;
+	u8 lr:1;
+	u8 lw:1;
+	u8 rr:1;
+	u8 rw:1;
+	u8 a:1;
 };
 
 /**
- * struct hca_mkey - an MPT entry and what the engine keeps beside it
- * @index: mkey_index
- * @image: the MKC, 64 bytes in a firmware page, the truth for QUERY_MKEY
- * @mkc: @image decoded; constant while the key is in the table
- * @xlt: translation table
- * @octwords: its capacity: translations_octword_size rounded up to 4
+ * struct hca_mkey - what the engine keeps beside an MKC
+ * @mkc: the MKC decoded; constant while the key is alive
  * @inflight: accesses running, counted in the slot that @epoch selected
  * @epoch: lowest bit selects the slot for accesses that begin
+ * @live: the key exists; without it an access must not begin
  * @draining: somebody waits for a slot to become 0
- * @gone: destroyed: an access that still finds it must not begin
- * @rcu: look-ups run under RCU
+ * @xlt: translation table
+ * @image: the MKC, 64 bytes in a firmware page, the truth for QUERY_MKEY
+ * @pd: its protection domain
+ * @rcu: of the first key of a page of the MPT: frees them all
+ *
+ * The keys of a page of the MPT are one array. Of a key that is accessed, one cache
+ * line is looked at: the first.
  */
 struct hca_mkey {
-	u32 index;
-	void *image;
 	struct hca_mkc mkc;
-	struct hca_xlt xlt;
-	u32 octwords;
 	atomic_t inflight[2];
 	unsigned int epoch;
+	u8 live;
 	bool draining;
-	bool gone;
+	struct hca_xlt xlt;
+	void *image;
+	struct hca_number *pd;
 	struct rcu_head rcu;
-};
+} ____cacheline_aligned;
+static_assert(offsetofend(struct hca_mkey, xlt.only) == 64);
 
 /* Special keys, HM 2.2: values and place in the index space. */
 #define HCA_KEY_TERMINATE	0x100
@@ -348,6 +369,7 @@ struct hca_walk {
  * @pi: producer index
  * @ci: consumer index, as the driver last told
  * @events: bitmap of subscribed event types
+ * @uar: the UAR of its context
  * @users: CQs that report here
  * @irq_work: raises the interrupt when an arming finds events waiting
  */
@@ -361,6 +383,7 @@ struct hca_eq {
 	u8 log_size;
 	u16 vector;
 	u64 events[4];
+	struct hca_number *uar;
 	atomic_t users;
 	struct hca_buf buf;
 	void *image;
@@ -390,6 +413,7 @@ struct hca_cq {
 	u32 cqn;
 	struct hca_eq *eq;
 	u32 uar;
+	struct hca_number *uar_number;
 	atomic_t users;
 	void *image;
 	spinlock_t lock;
@@ -527,6 +551,8 @@ struct hca_qp {
 	bool rlky;
 	u32 pd;
 	u32 uar;
+	struct hca_number *pd_number;
+	struct hca_number *uar_number;
 	u32 user_index;
 	struct hca_cq *scq;
 	struct hca_cq *rcq;
@@ -597,9 +623,9 @@ enum hca_life {
  * @roce_lock: protects @roce
  * @roce: RoCE address table
  * @roce_changes: counts its changes; starts at 1
- * @mkey_next: cyclic allocation of key indices, under the xarray's lock;
- *	likewise the others
- * @mkey_kept: index of a destroyed key that is still reserved, 0 if none
+ * @mkey_map: the key indices that are given
+ * @mkey_next: cyclic allocation of key indices; likewise the others, under their
+ *	xarray's lock
  * @drain: woken when an access count that somebody waits for drops to 0
  * @atomic_lock: makes atomics atomic among each other
  * @wq: the engine's workers; WQ_MEM_RECLAIM because UMR runs in reclaim
@@ -614,14 +640,13 @@ struct hca {
 	struct xarray eqs;
 	struct xarray cqs;
 	struct xarray qps;
-	struct xarray mkeys;
+	unsigned long *mkey_map;
 	struct xarray pds;
 	struct xarray uars;
 	struct xarray tds;
 	u32 cq_next;
 	u32 qp_next;
 	u32 mkey_next;
-	atomic_t mkey_kept;
 	u32 pd_next;
 	u32 uar_next;
 	u32 td_next;
@@ -661,7 +686,7 @@ void hca_buf_read(const struct hca_buf *buf, u64 offset, void *to, size_t len);
 __be32 *hca_map_dbr(struct hca *hca, u64 dma);
 
 /* icm.c */
-void hca_icm_init(struct hca *hca);
+int hca_icm_init(struct hca *hca);
 void hca_icm_destroy(struct hca *hca);
 void *hca_ctx_get(struct hca *hca, struct hca_ctx_table *table, u32 index);
 void hca_ctx_put(struct hca *hca, struct hca_ctx_table *table, u32 index);
@@ -683,8 +708,8 @@ hca_cmd_status hca_cmd_query_hca_cap(struct hca *hca, const void *in, size_t inl
 /* number.c */
 hca_cmd_status hca_number_alloc(struct xarray *xa, u32 *next, u32 min, u32 max, u32 *id);
 hca_cmd_status hca_number_free(struct xarray *xa, u32 id);
-bool hca_number_get(struct xarray *xa, u32 id);
-void hca_number_put(struct xarray *xa, u32 id);
+struct hca_number *hca_number_get(struct xarray *xa, u32 id);
+void hca_number_put(struct hca_number *number);
 void hca_numbers_destroy(struct xarray *xa);
 
 /* mkey.c */

@@ -210,7 +210,8 @@ hca_cmd_status hca_cmd_create_eq(struct hca *hca, const void *in, size_t inlen,
 	INIT_WORK(&eq->irq_work, hca_eq_irq_work);
 	for (i = 0; i < 4; i++)
 		eq->events[i] = MLX5_GET64(create_eq_in, in, event_bitmask[i]);
-	if (!hca_number_get(&hca->uars, uar)) {
+	eq->uar = hca_number_get(&hca->uars, uar);
+	if (!eq->uar) {
 		status = HCA_REFUSE(BAD_RES_ERR, 3);
 		goto free_eq;
 	}
@@ -242,7 +243,7 @@ erase_eqn:
 free_buf:
 	hca_buf_free(&eq->buf);
 put_uar:
-	hca_number_put(&hca->uars, uar);
+	hca_number_put(eq->uar);
 free_eq:
 	kfree(eq);
 	return status;
@@ -274,7 +275,7 @@ static void hca_eq_free(struct hca_eq *eq)
 
 	hca_ref_drain(&eq->ref);
 	cancel_work_sync(&eq->irq_work);
-	hca_number_put(&hca->uars, MLX5_GET(eqc, eq->image, uar_page));
+	hca_number_put(eq->uar);
 	hca_ctx_put(hca, &hca->icm.eqc, eq->eqn);
 	hca_buf_free(&eq->buf);
 	xa_erase(&hca->eqs, eq->eqn);

@@ -26,9 +26,6 @@
 
 #include "engine.h"
 
-#define HCA_ICM_MPT		0x000010000000ULL
-#define HCA_ICM_CONTEXTS	0x000040000000ULL
-#define HCA_ICM_CONTEXT_STEP	0x000010000000ULL
 #define HCA_ICM_XLT		0x001000000000ULL
 #define HCA_ICM_END		0xffffffffffffULL
 
@@ -42,13 +39,6 @@
 
 #define HCA_PAGES_TIMEOUT	(2 * HZ)
 #define HCA_PAGES_QUIET_NS	1000000000ULL
-
-/* Page @number of contexts of one kind, and how many of its entries are in use. */
-struct hca_ctx_page {
-	struct hca_page *page;
-	u32 number;
-	unsigned int used;
-};
 
 /*
  * A page shared by translation tables of one size class. @entry is in the list
@@ -69,31 +59,58 @@ static unsigned int hca_slab_slots(unsigned int class)
 
 static void hca_icm_surplus(struct work_struct *work);
 
-void hca_icm_init(struct hca *hca)
+/* For contexts of @size bytes, @last being the highest number of one. */
+static int hca_ctx_table_init(struct hca_ctx_table *table, size_t size, u32 last)
+{
+	unsigned int shift = order_base_2(size);
+	unsigned int nr_pages = (last >> (HCA_PAGE_SHIFT - shift)) + 1;
+
+	table->pages = kvcalloc(nr_pages, sizeof(*table->pages), GFP_KERNEL);
+	if (!table->pages)
+		return -ENOMEM;
+	table->shift = shift;
+	table->nr_pages = nr_pages;
+	return 0;
+}
+
+static void hca_ctx_table_destroy(struct hca_ctx_table *table)
+{
+	unsigned int i;
+
+	for (i = 0; i < table->nr_pages; i++)
+		kfree(table->pages[i].mkeys);
+	kvfree(table->pages);
+}
+
+static void hca_ctx_tables_destroy(struct hca_icm *icm)
+{
+	hca_ctx_table_destroy(&icm->mpt);
+	hca_ctx_table_destroy(&icm->qpc);
+	hca_ctx_table_destroy(&icm->cqc);
+	hca_ctx_table_destroy(&icm->eqc);
+}
+
+int hca_icm_init(struct hca *hca)
 {
 	struct hca_icm *icm = &hca->icm;
 	int i;
 
+	if (hca_ctx_table_init(&icm->mpt, MLX5_ST_SZ_BYTES(mkc), (1 << HCA_LOG_MAX_MKEY) - 1) ||
+	    hca_ctx_table_init(&icm->qpc, MLX5_ST_SZ_BYTES(qpc), (1 << HCA_LOG_MAX_QP) - 1) ||
+	    hca_ctx_table_init(&icm->cqc, MLX5_ST_SZ_BYTES(cqc), (1 << HCA_LOG_MAX_CQ) - 1) ||
+	    hca_ctx_table_init(&icm->eqc, MLX5_ST_SZ_BYTES(eqc), HCA_MAX_EQS)) {
+		hca_ctx_tables_destroy(icm);
+		return -ENOMEM;
+	}
 	mutex_init(&icm->lock);
 	xa_init(&icm->owned);
 	INIT_LIST_HEAD(&icm->free);
 	mt_init_flags(&icm->space, MT_FLAGS_ALLOC_RANGE);
 	for (i = 0; i < HCA_XLT_CLASSES; i++)
 		INIT_LIST_HEAD(&icm->slabs[i]);
-	icm->mpt.base = HCA_ICM_MPT;
-	icm->mpt.shift = ilog2(MLX5_ST_SZ_BYTES(mkc));
-	icm->qpc.base = HCA_ICM_CONTEXTS;
-	icm->qpc.shift = order_base_2(MLX5_ST_SZ_BYTES(qpc));
-	icm->cqc.base = HCA_ICM_CONTEXTS + HCA_ICM_CONTEXT_STEP;
-	icm->cqc.shift = order_base_2(MLX5_ST_SZ_BYTES(cqc));
-	icm->eqc.base = HCA_ICM_CONTEXTS + 2 * HCA_ICM_CONTEXT_STEP;
-	icm->eqc.shift = order_base_2(MLX5_ST_SZ_BYTES(eqc));
-	xa_init(&icm->mpt.pages);
-	xa_init(&icm->qpc.pages);
-	xa_init(&icm->cqc.pages);
-	xa_init(&icm->eqc.pages);
 	init_waitqueue_head(&icm->given);
 	INIT_DELAYED_WORK(&icm->surplus, hca_icm_surplus);
+	return 0;
 }
 
 /* Raises a page request for @pages, positive or negative. Called without lock. */
@@ -168,14 +185,20 @@ static void hca_page_release(struct hca_icm *icm, struct hca_page *page)
 static void hca_ctx_drop_idle(struct hca_icm *icm, struct hca_ctx_table *table)
 {
 	struct hca_ctx_page *ctx = table->idle;
+	struct hca_mkey *mkeys;
 
 	if (!ctx)
 		return;
 	table->idle = NULL;
-	xa_erase(&table->pages, ctx->number);
 	icm->nr_free--;
 	hca_page_release(icm, ctx->page);
-	kfree(ctx);
+	ctx->page = NULL;
+	mkeys = ctx->mkeys;
+	if (mkeys) {
+		/* Who looks for a key that is gone may still be reading here. */
+		WRITE_ONCE(ctx->mkeys, NULL);
+		kfree_rcu(mkeys, rcu);
+	}
 }
 
 static void hca_slab_drop_idle(struct hca_icm *icm, unsigned int class)
@@ -213,16 +236,6 @@ static struct hca_page *hca_page_pop(struct hca_icm *icm)
 	return page;
 }
 
-static void hca_ctx_table_destroy(struct hca_ctx_table *table)
-{
-	struct hca_ctx_page *ctx;
-	unsigned long i;
-
-	xa_for_each(&table->pages, i, ctx)
-		kfree(ctx);
-	xa_destroy(&table->pages);
-}
-
 void hca_icm_destroy(struct hca *hca)
 {
 	struct hca_icm *icm = &hca->icm;
@@ -235,10 +248,7 @@ void hca_icm_destroy(struct hca *hca)
 	for (class = 0; class < HCA_XLT_CLASSES; class++)
 		hca_slab_drop_idle(icm, class);
 	mutex_unlock(&icm->lock);
-	hca_ctx_table_destroy(&icm->mpt);
-	hca_ctx_table_destroy(&icm->qpc);
-	hca_ctx_table_destroy(&icm->cqc);
-	hca_ctx_table_destroy(&icm->eqc);
+	hca_ctx_tables_destroy(icm);
 	mtree_destroy(&icm->space);
 	xa_for_each(&icm->owned, i, page)
 		kfree(page);
@@ -319,14 +329,14 @@ void *hca_ctx_get(struct hca *hca, struct hca_ctx_table *table, u32 index)
 {
 	unsigned int per_page = HCA_PAGE_SHIFT - table->shift;
 	struct hca_icm *icm = &hca->icm;
+	struct hca_ctx_page *ctx = &table->pages[index >> per_page];
 	struct hca_page *page = NULL;
-	struct hca_ctx_page *ctx;
+	struct hca_mkey *mkeys;
 	void *entry = NULL;
 	s32 request = 0;
 
 	mutex_lock(&icm->lock);
-	ctx = xa_load(&table->pages, index >> per_page);
-	if (ctx)
+	if (ctx->page)
 		goto found;
 	mutex_unlock(&icm->lock);
 
@@ -335,18 +345,15 @@ void *hca_ctx_get(struct hca *hca, struct hca_ctx_table *table, u32 index)
 
 	mutex_lock(&icm->lock);
 	/* Another command may have brought the page while we waited. */
-	ctx = xa_load(&table->pages, index >> per_page);
-	if (!ctx) {
-		ctx = kzalloc_obj(*ctx);
-		if (!ctx)
-			goto release;
-		ctx->page = page;
-		ctx->number = index >> per_page;
-		if (xa_err(xa_store(&table->pages, index >> per_page, ctx, GFP_KERNEL))) {
-			kfree(ctx);
-			goto release;
+	if (!ctx->page) {
+		if (table == &icm->mpt) {
+			mkeys = kzalloc_objs(*mkeys, HCA_PAGE_MKEYS);
+			if (!mkeys)
+				goto release;
+			/* Pairs with the read in hca_mkey_at(). */
+			smp_store_release(&ctx->mkeys, mkeys);
 		}
-		page = NULL;
+		swap(ctx->page, page);
 	}
 found:
 	if (ctx == table->idle) {
@@ -377,11 +384,10 @@ release:
 void hca_ctx_put(struct hca *hca, struct hca_ctx_table *table, u32 index)
 {
 	unsigned int per_page = HCA_PAGE_SHIFT - table->shift;
+	struct hca_ctx_page *ctx = &table->pages[index >> per_page];
 	struct hca_icm *icm = &hca->icm;
-	struct hca_ctx_page *ctx;
 
 	mutex_lock(&icm->lock);
-	ctx = xa_load(&table->pages, index >> per_page);
 	memset((u8 *)ctx->page->va + ((index & ((1U << per_page) - 1)) << table->shift), 0,
 	       1U << table->shift);
 	if (!--ctx->used) {

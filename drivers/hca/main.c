@@ -5,6 +5,7 @@
  * Invariant: hca_destroy() takes things down in the reverse order of use:
  * queues stop first, then keys go, then the context memory under them.
  */
+#include <linux/bitmap.h>
 #include <linux/errno.h>
 #include <linux/slab.h>
 #include <linux/string.h>
@@ -24,14 +25,18 @@ struct hca *hca_create(const struct hca_host_ops *ops, void *host)
 	hca->wq = alloc_workqueue("softhca", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
 	if (!hca->wq)
 		goto free_counters;
+	hca->mkey_map = kvcalloc(BITS_TO_LONGS(1UL << HCA_LOG_MAX_MKEY),
+				 sizeof(*hca->mkey_map), GFP_KERNEL);
+	if (!hca->mkey_map)
+		goto free_wq;
+	if (hca_icm_init(hca))
+		goto free_map;
 	hca->ops = ops;
 	hca->host = host;
 	mutex_init(&hca->life_lock);
-	hca_icm_init(hca);
 	xa_init_flags(&hca->eqs, XA_FLAGS_ALLOC1);
 	xa_init_flags(&hca->cqs, XA_FLAGS_ALLOC1);
 	xa_init_flags(&hca->qps, XA_FLAGS_ALLOC1);
-	xa_init_flags(&hca->mkeys, XA_FLAGS_ALLOC1);
 	xa_init_flags(&hca->pds, XA_FLAGS_ALLOC1);
 	xa_init_flags(&hca->uars, XA_FLAGS_ALLOC1);
 	xa_init_flags(&hca->tds, XA_FLAGS_ALLOC1);
@@ -41,6 +46,10 @@ struct hca *hca_create(const struct hca_host_ops *ops, void *host)
 	init_waitqueue_head(&hca->drain);
 	return hca;
 
+free_map:
+	kvfree(hca->mkey_map);
+free_wq:
+	destroy_workqueue(hca->wq);
 free_counters:
 	free_percpu(hca->counters);
 free_hca:
@@ -59,7 +68,7 @@ void hca_destroy(struct hca *hca)
 	hca_numbers_destroy(&hca->pds);
 	hca_icm_destroy(hca);
 	destroy_workqueue(hca->wq);
-	xa_destroy(&hca->mkeys);
+	kvfree(hca->mkey_map);
 	xa_destroy(&hca->qps);
 	xa_destroy(&hca->cqs);
 	xa_destroy(&hca->eqs);

@@ -4,17 +4,19 @@
  * of running accesses that let an entry be withdrawn.
  *
  * Invariants:
- *  - An index is reserved in hca->mkeys (and reads as NULL) while its key is being
- *    built and while it is being torn down, so nobody else can be given it; between
- *    the two it leads to the key. What can fail is done in the first phase. The index
- *    freed last stays reserved until another one is freed or none is left.
+ *  - An index is reserved in hca->mkey_map from before its key is built until after
+ *    it has been torn down, so nobody else can be given it, and its page of the MPT
+ *    stays. The key is live between the two. What can fail is done before.
  *  - The MKC in the firmware page is what CREATE_MKEY was given, handles excepted;
  *    hca_mkey.mkc is the same, decoded for the data path.
  *  - An access counts itself in inflight[epoch & 1] and checks afterwards that the
- *    epoch is still the one it counted in; the withdrawer flips the epoch and then
- *    waits for the old slot. So it waits for every access that can have seen the
- *    old state, and for none that began later (HM 11.3, guarantee G).
+ *    key is live and the epoch still the one it counted in; the withdrawer flips the
+ *    epoch and then waits for the old slot. So it waits for every access that can have
+ *    seen the old state, and for none that began later (HM 11.3, guarantee G).
+ *  - The counts and the epoch go on from one key of an index to the next: a look-up that
+ *    comes too late for a key may for a moment be counted in its successor.
  */
+#include <linux/bitmap.h>
 #include <linux/errno.h>
 #include <linux/log2.h>
 #include <linux/minmax.h>
@@ -24,35 +26,32 @@
 
 #include "engine.h"
 
-/* What CREATE_MKEY insists on, by 32-bit word of the MKC (HM 2.3). */
-static const u32 hca_mkc_reserved[MLX5_ST_SZ_DW(mkc)] = {
-	[0x00 / 4] = BIT(31) | BIT(29) | GENMASK(25, 19) | BIT(17) | BIT(7),
-	[0x08 / 4] = GENMASK(31, 24),
-	[0x0c / 4] = GENMASK(28, 27) | BIT(25),
-	[0x24 / 4] = GENMASK(31, 16),
-	[0x2c / 4] = GENMASK(31, 16),
-	[0x30 / 4] = GENMASK(31, 16),
-	[0x38 / 4] = GENMASK(31, 7),
-	[0x3c / 4] = GENMASK(31, 29),
-};
+static bool hca_mkc_any(const __be32 *mkc, unsigned int offset, u32 mask)
+{
+	return mkc[offset / 4] & cpu_to_be32(mask);
+}
+
+/* What CREATE_MKEY insists to be 0, by 32-bit word of the MKC (HM 2.3). */
+static bool hca_mkc_reserved(const __be32 *mkc)
+{
+	return hca_mkc_any(mkc, 0x00, BIT(31) | BIT(29) | GENMASK(25, 19) | BIT(17) | BIT(7)) ||
+	       hca_mkc_any(mkc, 0x08, GENMASK(31, 24)) ||
+	       hca_mkc_any(mkc, 0x0c, GENMASK(28, 27) | BIT(25)) ||
+	       hca_mkc_any(mkc, 0x24, GENMASK(31, 16)) ||
+	       hca_mkc_any(mkc, 0x2c, GENMASK(31, 16)) ||
+	       hca_mkc_any(mkc, 0x30, GENMASK(31, 16)) ||
+	       hca_mkc_any(mkc, 0x38, GENMASK(31, 7)) ||
+	       hca_mkc_any(mkc, 0x3c, GENMASK(31, 29));
+}
 
 /* Fields of capabilities that are not offered: TA, MTM, sf; pasid; BE, sync_umr; BSF; CE, TPH. */
-static const u32 hca_mkc_not_offered[MLX5_ST_SZ_DW(mkc)] = {
-	[0x00 / 4] = BIT(6) | GENMASK(5, 4) | GENMASK(3, 0),
-	[0x08 / 4] = GENMASK(23, 0),
-	[0x0c / 4] = BIT(30) | BIT(29),
-	[0x20 / 4] = GENMASK(31, 0),
-	[0x3c / 4] = GENMASK(28, 27) | GENMASK(26, 16),
-};
-
-static bool hca_mkc_any(const __be32 *mkc, const u32 *mask)
+static bool hca_mkc_not_offered(const __be32 *mkc)
 {
-	size_t i;
-
-	for (i = 0; i < MLX5_ST_SZ_DW(mkc); i++)
-		if (be32_to_cpu(mkc[i]) & mask[i])
-			return true;
-	return false;
+	return hca_mkc_any(mkc, 0x00, BIT(6) | GENMASK(5, 4) | GENMASK(3, 0)) ||
+	       hca_mkc_any(mkc, 0x08, GENMASK(23, 0)) ||
+	       hca_mkc_any(mkc, 0x0c, BIT(30) | BIT(29)) ||
+	       hca_mkc_any(mkc, 0x20, GENMASK(31, 0)) ||
+	       hca_mkc_any(mkc, 0x3c, GENMASK(28, 27) | GENMASK(26, 16));
 }
 
 static unsigned int hca_mkc_mode(const void *mkc)
@@ -68,6 +67,7 @@ static void hca_mkc_decode(const void *mkc, struct hca_mkc *c)
 	c->qpn = MLX5_GET(mkc, mkc, qpn);
 	c->variant = MLX5_GET(mkc, mkc, mkey_7_0);
 	c->mode = hca_mkc_mode(mkc);
+	c->octwords = round_up(MLX5_GET(mkc, mkc, translations_octword_size), 4);
 	c->log_page_size = MLX5_GET(mkc, mkc, log_page_size);
 	c->free = MLX5_GET(mkc, mkc, free);
 	c->length64 = MLX5_GET(mkc, mkc, length64);
@@ -98,8 +98,9 @@ static u64 hca_mkey_list_octwords(const void *in, size_t inlen)
 	return MLX5_GET(create_mkey_in, in, translations_octword_actual_size);
 }
 
-/* The checks of HM 7.1, in its order and with its numbers. */
-static hca_cmd_status hca_mkey_check(struct hca *hca, const void *in, size_t inlen)
+/* The checks of HM 7.1, in its order and with its numbers. Where check 9 passes, @pd is held. */
+static hca_cmd_status hca_mkey_check(struct hca *hca, const void *in, size_t inlen,
+				     struct hca_number **pd)
 {
 	const void *mkc = MLX5_ADDR_OF(create_mkey_in, in, memory_key_mkey_entry);
 	u64 start, len, actual = 0, octwords, end;
@@ -115,9 +116,9 @@ static hca_cmd_status hca_mkey_check(struct hca *hca, const void *in, size_t inl
 	/* No user context can exist yet: DEVX is not offered. */
 	if (MLX5_GET(create_mkey_in, in, uid))
 		return HCA_REFUSE(BAD_RES_ERR, 3);
-	if (hca_mkc_any(mkc, hca_mkc_reserved))
+	if (hca_mkc_reserved(mkc))
 		return HCA_REFUSE(BAD_PARAM_ERR, 4);
-	if (hca_mkc_any(mkc, hca_mkc_not_offered))
+	if (hca_mkc_not_offered(mkc))
 		return HCA_REFUSE(BAD_PARAM_ERR, 5);
 	mode = hca_mkc_mode(mkc);
 	if (mode != MLX5_MKC_ACCESS_MODE_PA && mode != MLX5_MKC_ACCESS_MODE_MTT)
@@ -126,7 +127,8 @@ static hca_cmd_status hca_mkey_check(struct hca *hca, const void *in, size_t inl
 		return HCA_REFUSE(BAD_PARAM_ERR, 7);
 	if (MLX5_GET(mkc, mkc, qpn) != 0xffffff)
 		return HCA_REFUSE(BAD_PARAM_ERR, 8);
-	if (!xa_load(&hca->pds, MLX5_GET(mkc, mkc, pd)))
+	*pd = hca_number_get(&hca->pds, MLX5_GET(mkc, mkc, pd));
+	if (!*pd)
 		return HCA_REFUSE(BAD_RES_ERR, 9);
 	start = MLX5_GET64(mkc, mkc, start_addr);
 	len = MLX5_GET64(mkc, mkc, len);
@@ -178,27 +180,47 @@ static void hca_mkey_load(struct hca_mkey *mkey, const __be64 *mtt, u64 nr, bool
 }
 
 /*
- * Lets go of the index that stays reserved since a key was destroyed, and keeps
- * @index instead (0: none). With it stays the node of the table that the next index
- * needs: a key that comes and goes neither allocates nor frees one.
+ * Reserves the lowest free index from mkey_next on, and then from the beginning. Indices
+ * run on from the last key that came to life: a failure spends none.
  */
-static bool hca_mkey_keep_index(struct hca *hca, u32 index)
+static bool hca_mkey_index_get(struct hca *hca, u32 *index)
 {
-	u32 old = atomic_xchg(&hca->mkey_kept, index);
+	const u32 end = 1 << HCA_LOG_MAX_MKEY;
+	u32 next = max_t(u32, READ_ONCE(hca->mkey_next), HCA_FIRST_MKEY);
 
-	if (old)
-		xa_erase(&hca->mkeys, old);
-	return old;
+	do {
+		*index = find_next_zero_bit(hca->mkey_map, end, next);
+		if (*index == end)
+			*index = find_next_zero_bit(hca->mkey_map, end, HCA_FIRST_MKEY);
+		if (*index == end)
+			return false;
+	} while (test_and_set_bit(*index, hca->mkey_map));
+	return true;
 }
 
-/* @mkey cannot be found any more, and its index is still reserved. */
-static void hca_mkey_free(struct hca *hca, struct hca_mkey *mkey)
+static void hca_mkey_index_put(struct hca *hca, u32 index)
+{
+	/* What was done to the key comes before what its successor does. */
+	clear_bit_unlock(index, hca->mkey_map);
+}
+
+/* The caller is under RCU or has reserved the index. */
+static struct hca_mkey *hca_mkey_at(struct hca *hca, u32 index)
+{
+	struct hca_mkey *mkeys = NULL;
+
+	if (index < 1 << HCA_LOG_MAX_MKEY)
+		mkeys = READ_ONCE(hca->icm.mpt.pages[index >> HCA_LOG_PAGE_MKEYS].mkeys);
+	return mkeys ? mkeys + (index & (HCA_PAGE_MKEYS - 1)) : NULL;
+}
+
+/* No access is running, and the index is still reserved. */
+static void hca_mkey_free(struct hca *hca, u32 index, struct hca_mkey *mkey)
 {
 	hca_xlt_free(hca, &mkey->xlt);
-	hca_ctx_put(hca, &hca->icm.mpt, mkey->index);
-	hca_number_put(&hca->pds, mkey->mkc.pd);
-	hca_mkey_keep_index(hca, mkey->index);
-	kfree_rcu(mkey, rcu);
+	hca_number_put(mkey->pd);
+	hca_ctx_put(hca, &hca->icm.mpt, index);
+	hca_mkey_index_put(hca, index);
 }
 
 hca_cmd_status hca_cmd_create_mkey(struct hca *hca, const void *in, size_t inlen,
@@ -206,46 +228,35 @@ hca_cmd_status hca_cmd_create_mkey(struct hca *hca, const void *in, size_t inlen
 {
 	const void *mkc = MLX5_ADDR_OF(create_mkey_in, in, memory_key_mkey_entry);
 	const __be64 *mtt = (const void *)((const u8 *)in + MLX5_ST_SZ_BYTES(create_mkey_in));
+	struct hca_number *pd = NULL;
 	hca_cmd_status status;
 	struct hca_mkey *mkey;
 	bool pg_access;
-	u32 next;
+	void *image;
+	u32 index;
 	u64 nr;
 	int err;
 
-	status = hca_mkey_check(hca, in, inlen);
+	status = hca_mkey_check(hca, in, inlen, &pd);
 	if (status)
-		return status;
+		goto put_pd;
 	pg_access = MLX5_GET(create_mkey_in, in, pg_access);
 	nr = 2 * hca_mkey_list_octwords(in, inlen);
 
-	mkey = kzalloc_obj(*mkey);
-	if (!mkey)
-		return HCA_REFUSE(LIM_ERR, 20);
-	hca_mkc_decode(mkc, &mkey->mkc);
-	mkey->octwords = round_up(MLX5_GET(mkc, mkc, translations_octword_size), 4);
-
-	if (!hca_number_get(&hca->pds, mkey->mkc.pd)) {
-		status = HCA_REFUSE(BAD_RES_ERR, 9);
-		goto free_mkey;
-	}
-	/* Indices run on from the last key that came to life: a failure spends none. */
-	do {
-		next = READ_ONCE(hca->mkey_next);
-		err = xa_alloc_cyclic(&hca->mkeys, &mkey->index, NULL,
-				      XA_LIMIT(HCA_FIRST_MKEY, (1 << HCA_LOG_MAX_MKEY) - 1),
-				      &next, GFP_KERNEL);
-	} while (err == -EBUSY && hca_mkey_keep_index(hca, 0));
-	if (err < 0) {
+	if (!hca_mkey_index_get(hca, &index)) {
 		status = HCA_REFUSE(LIM_ERR, 20);
 		goto put_pd;
 	}
-	mkey->image = hca_ctx_get(hca, &hca->icm.mpt, mkey->index);
-	if (!mkey->image) {
+	image = hca_ctx_get(hca, &hca->icm.mpt, index);
+	if (!image) {
 		status = HCA_REFUSE(NO_RES_ERR, 21);
-		goto erase_index;
+		goto put_index;
 	}
-	err = hca_xlt_alloc(hca, &mkey->xlt, 16ULL * mkey->octwords);
+	mkey = hca_mkey_at(hca, index);
+	mkey->image = image;
+	mkey->pd = pd;
+	hca_mkc_decode(mkc, &mkey->mkc);
+	err = hca_xlt_alloc(hca, &mkey->xlt, 16ULL * mkey->mkc.octwords);
 	if (err) {
 		status = err == -ENOMEM ? HCA_REFUSE(LIM_ERR, 21) : HCA_REFUSE(NO_RES_ERR, 21);
 		goto put_image;
@@ -256,25 +267,24 @@ hca_cmd_status hca_cmd_create_mkey(struct hca *hca, const void *in, size_t inlen
 		goto free_xlt;
 	}
 
-	memcpy(mkey->image, mkc, MLX5_ST_SZ_BYTES(mkc));
-	hca_mkc_set_handles(mkey->image, mkey->xlt.addr);
+	memcpy(image, mkc, MLX5_ST_SZ_BYTES(mkc));
+	hca_mkc_set_handles(image, mkey->xlt.addr);
 	hca_mkey_load(mkey, mtt, nr, pg_access);
-	/* Replaces the reservation, so it needs no memory. */
-	xa_store(&hca->mkeys, mkey->index, mkey, GFP_KERNEL);
-	WRITE_ONCE(hca->mkey_next, next);
-	MLX5_SET(create_mkey_out, out, mkey_index, mkey->index);
+	/* Pairs with the acquire in hca_mkey_enter(): who finds the key finds it whole. */
+	smp_store_release(&mkey->live, true);
+	WRITE_ONCE(hca->mkey_next, index + 1);
+	MLX5_SET(create_mkey_out, out, mkey_index, index);
 	return HCA_OK;
 
 free_xlt:
 	hca_xlt_free(hca, &mkey->xlt);
 put_image:
-	hca_ctx_put(hca, &hca->icm.mpt, mkey->index);
-erase_index:
-	xa_erase(&hca->mkeys, mkey->index);
+	hca_ctx_put(hca, &hca->icm.mpt, index);
+put_index:
+	hca_mkey_index_put(hca, index);
 put_pd:
-	hca_number_put(&hca->pds, mkey->mkc.pd);
-free_mkey:
-	kfree(mkey);
+	if (pd)
+		hca_number_put(pd);
 	return status;
 }
 
@@ -296,19 +306,25 @@ struct hca_mkey *hca_mkey_enter(struct hca *hca, u32 index, unsigned int *slot)
 	struct hca_mkey *mkey;
 
 	rcu_read_lock();
-	mkey = xa_load(&hca->mkeys, index);
-	while (mkey) {
+	mkey = hca_mkey_at(hca, index);
+	while (mkey && READ_ONCE(mkey->live)) {
 		*slot = READ_ONCE(mkey->epoch) & 1;
 		atomic_inc(&mkey->inflight[*slot]);
 		/* Pairs with the barrier after the flip in hca_mkey_drain(). */
 		smp_mb__after_atomic();
-		if (likely((READ_ONCE(mkey->epoch) & 1) == *slot && !READ_ONCE(mkey->gone)))
-			break;
+		/*
+		 * Pairs with the release in hca_cmd_create_mkey(). The epoch comes second:
+		 * if the key is a successor, the count has to be in a slot of its own life.
+		 */
+		if (likely(smp_load_acquire(&mkey->live) &&
+			   (READ_ONCE(mkey->epoch) & 1) == *slot)) {
+			rcu_read_unlock();
+			return mkey;
+		}
 		hca_mkey_leave(hca, mkey, *slot);
-		mkey = xa_load(&hca->mkeys, index);
 	}
 	rcu_read_unlock();
-	return mkey;
+	return NULL;
 }
 
 /**
@@ -348,22 +364,26 @@ hca_cmd_status hca_cmd_destroy_mkey(struct hca *hca, const void *in, size_t inle
 				    void *out, size_t outlen)
 {
 	u32 index = MLX5_GET(destroy_mkey_in, in, mkey_index);
+	hca_cmd_status status = HCA_OK;
 	struct hca_mkey *mkey;
 
 	if (MLX5_GET(destroy_mkey_in, in, op_mod))
 		return HCA_REFUSE(BAD_OP_ERR, 1);
-	/* Of two destroyers one gets the key; until then it is a number to compare. */
-	mkey = xa_load(&hca->mkeys, index);
-	if (!mkey)
-		return HCA_REFUSE(BAD_RES_ERR, 2);
+	rcu_read_lock();
+	mkey = hca_mkey_at(hca, index);
+	if (!mkey || !READ_ONCE(mkey->live))
+		status = HCA_REFUSE(BAD_RES_ERR, 2);
 	/* Every key is the kernel's: DEVX is not offered. */
-	if (MLX5_GET(destroy_mkey_in, in, uid))
-		return HCA_REFUSE(BAD_RES_ERR, 3);
-	if (xa_cmpxchg(&hca->mkeys, index, mkey, XA_ZERO_ENTRY, GFP_KERNEL) != mkey)
-		return HCA_REFUSE(BAD_RES_ERR, 2);
-	WRITE_ONCE(mkey->gone, true);
+	else if (MLX5_GET(destroy_mkey_in, in, uid))
+		status = HCA_REFUSE(BAD_RES_ERR, 3);
+	/* Of two destroyers one gets the key, and with it the index. */
+	else if (!xchg(&mkey->live, false))
+		status = HCA_REFUSE(BAD_RES_ERR, 2);
+	rcu_read_unlock();
+	if (status)
+		return status;
 	hca_mkey_drain(hca, mkey);
-	hca_mkey_free(hca, mkey);
+	hca_mkey_free(hca, index, mkey);
 	return HCA_OK;
 }
 
@@ -405,9 +425,14 @@ void hca_mkeys_destroy(struct hca *hca)
 {
 	struct hca_mkey *mkey;
 	unsigned long index;
+	bool mine;
 
-	xa_for_each(&hca->mkeys, index, mkey) {
-		xa_cmpxchg(&hca->mkeys, index, mkey, XA_ZERO_ENTRY, GFP_KERNEL);
-		hca_mkey_free(hca, mkey);
+	for_each_set_bit(index, hca->mkey_map, 1UL << HCA_LOG_MAX_MKEY) {
+		rcu_read_lock();
+		mkey = hca_mkey_at(hca, index);
+		mine = mkey && xchg(&mkey->live, false);
+		rcu_read_unlock();
+		if (mine)
+			hca_mkey_free(hca, index, mkey);
 	}
 }

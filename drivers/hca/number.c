@@ -71,35 +71,29 @@ hca_cmd_status hca_number_free(struct xarray *xa, u32 id)
  * @id: the number
  *
  * Context: any.
- * Return: false if it was not handed out.
+ * Return: the number, for hca_number_put(), or NULL if it was not handed out.
  */
-bool hca_number_get(struct xarray *xa, u32 id)
+struct hca_number *hca_number_get(struct xarray *xa, u32 id)
 {
 	struct hca_number *number;
-	bool got;
 
 	rcu_read_lock();
 	number = xa_load(xa, id);
-	got = number && atomic_inc_unless_negative(&number->users);
+	if (number && !atomic_inc_unless_negative(&number->users))
+		number = NULL;
 	rcu_read_unlock();
-	return got;
+	return number;
 }
 
 /**
  * hca_number_put() - an object ceases to name a number
- * @xa: the numbers of this kind
- * @id: the number
+ * @number: from hca_number_get()
  *
  * Context: any.
  */
-void hca_number_put(struct xarray *xa, u32 id)
+void hca_number_put(struct hca_number *number)
 {
-	struct hca_number *number;
-
-	rcu_read_lock();
-	number = xa_load(xa, id);
 	atomic_dec(&number->users);
-	rcu_read_unlock();
 }
 
 /**

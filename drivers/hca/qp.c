@@ -237,9 +237,11 @@ hca_cmd_status hca_cmd_create_qp(struct hca *hca, const void *in, size_t inlen,
 	if (!qp->dbr)
 		goto free_buf;
 	status = HCA_REFUSE(BAD_RES_ERR, 8);
-	if (!hca_number_get(&hca->pds, qp->pd))
+	qp->pd_number = hca_number_get(&hca->pds, qp->pd);
+	if (!qp->pd_number)
 		goto free_buf;
-	if (!hca_number_get(&hca->uars, qp->uar))
+	qp->uar_number = hca_number_get(&hca->uars, qp->uar);
+	if (!qp->uar_number)
 		goto put_pd;
 	qp->scq = hca_cq_use(hca, MLX5_GET(qpc, qpc, cqn_snd));
 	if (!qp->scq)
@@ -271,9 +273,9 @@ unuse_rcq:
 unuse_scq:
 	hca_cq_unuse(qp->scq);
 put_uar:
-	hca_number_put(&hca->uars, qp->uar);
+	hca_number_put(qp->uar_number);
 put_pd:
-	hca_number_put(&hca->pds, qp->pd);
+	hca_number_put(qp->pd_number);
 free_buf:
 	hca_buf_free(&qp->buf);
 free_qp:
@@ -486,8 +488,8 @@ static void hca_qp_free(struct hca_qp *qp)
 
 	hca_cq_unuse(qp->rcq);
 	hca_cq_unuse(qp->scq);
-	hca_number_put(&hca->uars, qp->uar);
-	hca_number_put(&hca->pds, qp->pd);
+	hca_number_put(qp->uar_number);
+	hca_number_put(qp->pd_number);
 	hca_ctx_put(hca, &hca->icm.qpc, qp->qpn);
 	hca_buf_free(&qp->buf);
 	xa_erase(&hca->qps, qp->qpn);

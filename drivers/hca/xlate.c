@@ -190,7 +190,7 @@ static u64 hca_walk_mtt(struct hca_walk *walk, struct hca_mkey *mkey, u32 key, u
 		u64 n = min_t(u64, want - done, page_mask + 1 - in_page);
 		u64 entry, dma;
 
-		if (index >= 2ULL * mkey->octwords)
+		if (index >= 2ULL * mkc->octwords)
 			return hca_refuse(walk, key, va + done, n, HCA_CHECK_TABLE_END);
 		entry = be64_to_cpu(READ_ONCE(((const __be64 *)mkey->xlt.chunk[index >> 9])[index & 511]));
 		dma = (entry & ~(page_mask | (HCA_PAGE_SIZE - 1))) + in_page;

@@ -17,6 +17,9 @@
 
 #define SHCA_MTT_PER_OCTOWORD	(SHCA_OCTOWORD / sizeof(__be64))
 
+/* The mailbox of a region of up to so many entries is kept on the stack. */
+#define SHCA_MTT_ON_STACK	16
+
 #define SHCA_ACCESS_SUPPORTED						\
 	(IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE |		\
 	 IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_ATOMIC |		\
@@ -90,15 +93,18 @@ static unsigned long shca_mkc_pgsz_bitmap(struct shca_dev *dev)
 		       max_t(unsigned int, smallest, MLX5_ADAPTER_PAGE_SHIFT));
 }
 
-/* Make an MR by one CREATE_MKEY that carries its translation table. Under slow_path_mutex. */
+/* Make an MR by one CREATE_MKEY that carries its translation table. */
 static struct shca_mr *reg_create(struct ib_pd *pd, struct ib_umem *umem, u64 iova,
 				  int access_flags, unsigned long page_size)
 {
+	u32 small[(MLX5_ST_SZ_BYTES(create_mkey_in) + SHCA_MTT_ON_STACK * sizeof(__be64)) /
+		  sizeof(u32)] __aligned(sizeof(__be64));
 	struct shca_dev *dev = to_sdev(pd->device);
 	bool pg_cap = SHCA_CAP_GEN(dev, pg);
 	size_t npages, ndescs, inlen;
 	struct shca_mr *mr;
 	void *mkc;
+	bool big;
 	u32 *in;
 	int err;
 
@@ -111,16 +117,14 @@ static struct shca_mr *reg_create(struct ib_pd *pd, struct ib_umem *umem, u64 io
 
 	npages = ib_umem_num_dma_blocks(umem, page_size);
 	ndescs = DIV_ROUND_UP(npages, SHCA_MTT_PER_OCTOWORD);
-	inlen = MLX5_ST_SZ_BYTES(create_mkey_in) +
-		ndescs * SHCA_OCTOWORD;
-	in = (u32 *)dev->mkey_mailbox;
-	if (inlen > SHCA_MKEY_MAILBOX)
-		in = kvzalloc(inlen, GFP_KERNEL);
-	else
-		memset(in, 0, inlen);
+	inlen = MLX5_ST_SZ_BYTES(create_mkey_in) + ndescs * SHCA_OCTOWORD;
+	big = inlen > sizeof(small);
+	if (big)
+		mutex_lock(&dev->slow_path_mutex);
+	in = big ? kvzalloc(inlen, GFP_KERNEL) : memset(small, 0, inlen);
 	if (!in) {
 		err = -ENOMEM;
-		goto free_mr;
+		goto unlock;
 	}
 	shca_populate_pas(umem, page_size, MLX5_ADDR_OF(create_mkey_in, in, klm_pas_mtt),
 			  pg_cap ? SHCA_MTT_PRESENT : 0);
@@ -136,19 +140,20 @@ static struct shca_mr *reg_create(struct ib_pd *pd, struct ib_umem *umem, u64 io
 	MLX5_SET(mkc, mkc, log_page_size, mr->page_shift);
 
 	err = shca_create_mkey(dev, &mr->mmkey, in, inlen);
-	if (in != (u32 *)dev->mkey_mailbox)
+	if (big)
 		kvfree(in);
-	if (err)
-		goto free_mr;
+unlock:
+	if (big)
+		mutex_unlock(&dev->slow_path_mutex);
+	if (err) {
+		kfree(mr);
+		return ERR_PTR(err);
+	}
 
 	mr->mmkey.ndescs = ndescs;
 	mr->umem = umem;
 	set_mr_fields(mr, pd, umem->length, access_flags, iova);
 	return mr;
-
-free_mr:
-	kfree(mr);
-	return ERR_PTR(err);
 }
 
 /* Takes over @umem, also when it fails. */
@@ -164,9 +169,7 @@ static struct ib_mr *create_real_mr(struct ib_pd *pd, struct ib_umem *umem, u64 
 		unsigned long page_size =
 			ib_umem_find_best_pgsz(umem, shca_mkc_pgsz_bitmap(dev), iova);
 
-		mutex_lock(&dev->slow_path_mutex);
 		mr = reg_create(pd, umem, iova, access_flags, page_size);
-		mutex_unlock(&dev->slow_path_mutex);
 	}
 	if (IS_ERR(mr)) {
 		ib_umem_release(umem);

@@ -100,9 +100,6 @@ enum shca_counter {
 	SHCA_CNT_MAX,
 };
 
-/* CREATE_MKEY with a table of up to 96 entries needs no memory of its own. */
-#define SHCA_MKEY_MAILBOX	(MLX5_ST_SZ_BYTES(create_mkey_in) + 96 * sizeof(__be64))
-
 /**
  * struct shca_dev - one HCA
  * @ib_dev: what the RDMA core sees; must be first for ib_alloc_device()
@@ -120,9 +117,8 @@ enum shca_counter {
  * @cqs: CQ by number; its lock makes look-up and reference one step
  * @qps: QP by number; likewise
  * @mkey_var: source of the variant (low byte) of new keys
- * @slow_path_mutex: one CREATE_MKEY with a table at a time: each needs a mailbox
- *	as large as its translation table
- * @mkey_mailbox: that of small ones, under @slow_path_mutex
+ * @slow_path_mutex: one big CREATE_MKEY at a time: each needs a mailbox as
+ *	large as its translation table
  * @fw_pages: pages given to the HCA, by DMA page number
  * @fw_page_count: how many
  * @page_req: answers a page request event
@@ -146,7 +142,6 @@ struct shca_dev {
 	struct xarray qps;
 	atomic_t mkey_var;
 	struct mutex slow_path_mutex;
-	u8 mkey_mailbox[SHCA_MKEY_MAILBOX] __aligned(8);
 	struct xarray fw_pages;
 	atomic_t fw_page_count;
 	struct work_struct page_req;

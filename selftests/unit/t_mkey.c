@@ -817,12 +817,23 @@ static u8 make_mkey(struct machine *m, bool undo)
 	return undo ? key_free(m, key) : key_try(m, &a, &key);
 }
 
-static u8 make_small_mkey(struct machine *m, bool undo)
+/* one more than a page holds, so that the pages that stay behind are not enough */
+static u8 make_small_mkeys(struct machine *m, bool undo)
 {
-	static u32 key;
+	static u32 key[65];
 	struct key_attr a = { .mode = MTT, .len = 1, .octwords = 1 };
+	u8 status = 0;
+	u32 n = 0;
 
-	return undo ? key_free(m, key) : key_try(m, &a, &key);
+	if (undo)
+		n = ARRAY_SIZE(key);
+	while (n < ARRAY_SIZE(key) && !status) {
+		status = key_try(m, &a, &key[n]);
+		n += !status;
+	}
+	while ((undo || status) && n)
+		ASSERT_EQ(key_free(m, key[--n]), 0);
+	return status;
 }
 
 static u8 make_pd(struct machine *m, bool undo)
@@ -839,7 +850,7 @@ static u8 make_pd(struct machine *m, bool undo)
 	return status;
 }
 
-static u8 (*creations[])(struct machine *m, bool undo) = { make_mkey, make_small_mkey, make_pd };
+static u8 (*creations[])(struct machine *m, bool undo) = { make_mkey, make_small_mkeys, make_pd };
 
 TEST("faults", each_allocation_fails_once)
 {
