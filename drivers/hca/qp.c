@@ -55,6 +55,17 @@ void hca_qp_put(struct hca_qp *qp)
 	hca_ref_put(&qp->ref);
 }
 
+/* As hca_qp_get(), for a command under @uid: others' queue pairs do not exist for it. */
+static struct hca_qp *hca_qp_get_owned(struct hca *hca, u32 qpn, u16 uid)
+{
+	struct hca_qp *qp = hca_qp_get(hca, qpn);
+
+	if (!qp || !uid || qp->uid == uid)
+		return qp;
+	hca_qp_put(qp);
+	return NULL;
+}
+
 static void hca_qp_flush_work(struct work_struct *work)
 {
 	struct hca_qp *qp = container_of(to_delayed_work(work), struct hca_qp, flush_work);
@@ -180,11 +191,12 @@ static hca_cmd_status hca_qp_init(struct hca_qp *qp, const void *in, size_t inle
 	const __be64 *pas = MLX5_ADDR_OF(create_qp_in, in, pas);
 	u64 rq_size, sq_size;
 
-	if (MLX5_GET(create_qp_in, in, uid) || MLX5_GET(create_qp_in, in, wq_umem_valid) ||
-	    MLX5_GET(create_qp_in, in, input_qpn))
+	if (MLX5_GET(create_qp_in, in, wq_umem_valid) || MLX5_GET(create_qp_in, in, input_qpn))
 		return HCA_REFUSE(BAD_PARAM_ERR, 1);
+	qp->uid = MLX5_GET(create_qp_in, in, uid);
 	qp->st = MLX5_GET(qpc, qpc, st);
-	if (qp->st != MLX5_QP_ST_RC)
+	/* A queue that reaches every key is the kernel's (HM 8.6). */
+	if (qp->st != MLX5_QP_ST_RC && (qp->st != MLX5_QP_ST_REG_UMR || qp->uid))
 		return HCA_REFUSE(BAD_PARAM_ERR, 2);
 	if (MLX5_GET(qpc, qpc, wq_signature) || MLX5_GET(qpc, qpc, dbr_umem_valid) ||
 	    MLX5_GET(qpc, qpc, offload_type))
@@ -237,10 +249,14 @@ hca_cmd_status hca_cmd_create_qp(struct hca *hca, const void *in, size_t inlen,
 	if (!qp->dbr)
 		goto free_buf;
 	status = HCA_REFUSE(BAD_RES_ERR, 8);
-	qp->pd_number = hca_number_get(&hca->pds, qp->pd);
-	if (!qp->pd_number)
+	if (!hca_uctx_use(hca, qp->uid, &qp->owner))
 		goto free_buf;
-	qp->uar_number = hca_number_get(&hca->uars, qp->uar);
+	if (qp->st != MLX5_QP_ST_REG_UMR) {
+		qp->pd_number = hca_number_get(&hca->pds, qp->pd, qp->uid);
+		if (!qp->pd_number)
+			goto unuse_uctx;
+	}
+	qp->uar_number = hca_number_get(&hca->uars, qp->uar, 0);
 	if (!qp->uar_number)
 		goto put_pd;
 	qp->scq = hca_cq_use(hca, MLX5_GET(qpc, qpc, cqn_snd));
@@ -275,7 +291,10 @@ unuse_scq:
 put_uar:
 	hca_number_put(qp->uar_number);
 put_pd:
-	hca_number_put(qp->pd_number);
+	if (qp->pd_number)
+		hca_number_put(qp->pd_number);
+unuse_uctx:
+	hca_uctx_unuse(qp->owner);
 free_buf:
 	hca_buf_free(&qp->buf);
 free_qp:
@@ -414,7 +433,8 @@ hca_cmd_status hca_cmd_modify_qp(struct hca *hca, const void *in, size_t inlen,
 
 	while (t->opcode != opcode)
 		t++;
-	qp = hca_qp_get(hca, MLX5_GET(rst2init_qp_in, in, qpn));
+	qp = hca_qp_get_owned(hca, MLX5_GET(rst2init_qp_in, in, qpn),
+			      MLX5_GET(rst2init_qp_in, in, uid));
 	if (!qp)
 		return HCA_REFUSE(BAD_RES_ERR, 1);
 	hca_sq_lock(qp);
@@ -447,7 +467,8 @@ unlock:
 hca_cmd_status hca_cmd_query_qp(struct hca *hca, const void *in, size_t inlen,
 				void *out, size_t outlen)
 {
-	struct hca_qp *qp = hca_qp_get(hca, MLX5_GET(query_qp_in, in, qpn));
+	struct hca_qp *qp = hca_qp_get_owned(hca, MLX5_GET(query_qp_in, in, qpn),
+					     MLX5_GET(general_obj_in_cmd_hdr, in, uid));
 	void *qpc = MLX5_ADDR_OF(query_qp_out, out, qpc);
 
 	if (!qp)
@@ -489,7 +510,9 @@ static void hca_qp_free(struct hca_qp *qp)
 	hca_cq_unuse(qp->rcq);
 	hca_cq_unuse(qp->scq);
 	hca_number_put(qp->uar_number);
-	hca_number_put(qp->pd_number);
+	if (qp->pd_number)
+		hca_number_put(qp->pd_number);
+	hca_uctx_unuse(qp->owner);
 	hca_ctx_put(hca, &hca->icm.qpc, qp->qpn);
 	hca_buf_free(&qp->buf);
 	xa_erase(&hca->qps, qp->qpn);
@@ -502,10 +525,13 @@ hca_cmd_status hca_cmd_destroy_qp(struct hca *hca, const void *in, size_t inlen,
 				  void *out, size_t outlen)
 {
 	u32 qpn = MLX5_GET(destroy_qp_in, in, qpn);
-	struct hca_qp *qp = xa_load(&hca->qps, qpn);
+	struct hca_qp *qp = hca_qp_get_owned(hca, qpn, MLX5_GET(destroy_qp_in, in, uid));
 
+	if (!qp)
+		return HCA_REFUSE(BAD_RES_ERR, 1);
+	hca_qp_put(qp);
 	/* Of two destroyers one gets the queue pair; until then it is a number. */
-	if (!qp || xa_cmpxchg(&hca->qps, qpn, qp, XA_ZERO_ENTRY, GFP_KERNEL) != qp)
+	if (xa_cmpxchg(&hca->qps, qpn, qp, XA_ZERO_ENTRY, GFP_KERNEL) != qp)
 		return HCA_REFUSE(BAD_RES_ERR, 1);
 	hca_qp_free(qp);
 	return HCA_OK;
