@@ -169,16 +169,20 @@ bool hca_cq_look_at_arm(struct hca_cq *cq, bool rung, bool may_call)
  * hca_cq_use() - a queue pair begins to report to a CQ
  * @hca: the HCA
  * @cqn: its number
+ * @uid: user context of the queue pair, 0 for the kernel
  *
  * Context: any.
- * Return: the CQ, which stays until hca_cq_unuse(), or NULL.
+ * Return: the CQ, which stays until hca_cq_unuse(), or NULL; the CQs of others do
+ * not exist for a user context.
  */
-struct hca_cq *hca_cq_use(struct hca *hca, u32 cqn)
+struct hca_cq *hca_cq_use(struct hca *hca, u32 cqn, u16 uid)
 {
 	struct hca_cq *cq;
 
 	rcu_read_lock();
 	cq = xa_load(&hca->cqs, cqn);
+	if (cq && uid && cq->uid != uid)
+		cq = NULL;
 	if (cq && !atomic_inc_unless_negative(&cq->users))
 		cq = NULL;
 	rcu_read_unlock();
@@ -245,7 +249,7 @@ hca_cmd_status hca_cmd_create_cq(struct hca *hca, const void *in, size_t inlen,
 		status = HCA_REFUSE(BAD_RES_ERR, 9);
 		goto free_buf;
 	}
-	cq->uar_number = hca_number_get(&hca->uars, uar, 0);
+	cq->uar_number = hca_number_get(&hca->uars, uar, cq->uid);
 	if (!cq->uar_number) {
 		status = HCA_REFUSE(BAD_RES_ERR, 5);
 		goto unuse_uctx;

@@ -590,6 +590,8 @@ struct hca_recv {
  *	anything else under both
  * @dead: being destroyed: no timer or worker is started any more
  * @pd: protection domain, like the next ones constant from CREATE_QP on
+ * @rlky: may use resd_lkey
+ * @fre: may change keys that name pages
  * @pd_number: the same, NULL if it has none (REG_UMR)
  * @uid: user context that made it, 0 for the kernel
  * @dbr: doorbell records: [0] receive, [1] send
@@ -622,6 +624,7 @@ struct hca_qp {
 	u8 state;
 	bool dead;
 	bool rlky;
+	bool fre;
 	u32 pd;
 	u32 uar;
 	struct hca_number *pd_number;
@@ -679,7 +682,7 @@ struct hca_qp {
 /**
  * struct hca_memics - the device memory that MEMIC keys reach
  * @lock: protects @used, @list and the users of its entries
- * @va: BAR 0: page aligned, can be mapped to user space
+ * @va: BAR 0: contiguous, so that pieces of it can be mapped to user space
  * @used: bitmap of granules given
  * @list: struct hca_memic in no order
  */
@@ -906,7 +909,7 @@ hca_cmd_status hca_cmd_destroy_cq(struct hca *hca, const void *in, size_t inlen,
 void hca_cq_post(struct hca_cq *cq, const struct mlx5_cqe64 *cqe, u8 opcode, bool solicited);
 bool hca_cq_look_at_arm(struct hca_cq *cq, bool rung, bool may_call);
 struct hca_cq *hca_cq_get(struct hca *hca, u32 cqn);
-struct hca_cq *hca_cq_use(struct hca *hca, u32 cqn);
+struct hca_cq *hca_cq_use(struct hca *hca, u32 cqn, u16 uid);
 void hca_cq_unuse(struct hca_cq *cq);
 void hca_cqs_destroy(struct hca *hca);
 

@@ -14,7 +14,6 @@
 #include <linux/bitmap.h>
 #include <linux/slab.h>
 #include <linux/string.h>
-#include <linux/vmalloc.h>
 
 #include "engine.h"
 
@@ -42,7 +41,7 @@ int hca_memic_init(struct hca *hca)
 {
 	struct hca_memics *memic = &hca->memic;
 
-	memic->va = vmalloc_user(HCA_MEMIC_SIZE);
+	memic->va = kzalloc(HCA_MEMIC_SIZE, GFP_KERNEL);
 	if (!memic->va)
 		return -ENOMEM;
 	memic->used = bitmap_zalloc(HCA_MEMIC_GRANULES, GFP_KERNEL);
@@ -53,7 +52,7 @@ int hca_memic_init(struct hca *hca)
 	return 0;
 
 free_memory:
-	vfree(memic->va);
+	kfree(memic->va);
 	return -ENOMEM;
 }
 
@@ -72,7 +71,7 @@ void hca_memic_destroy(struct hca *hca)
 	}
 	mutex_destroy(&memic->lock);
 	bitmap_free(memic->used);
-	vfree(memic->va);
+	kfree(memic->va);
 }
 
 void *hca_bar(struct hca *hca, size_t *size)

@@ -195,8 +195,12 @@ static hca_cmd_status hca_qp_init(struct hca_qp *qp, const void *in, size_t inle
 		return HCA_REFUSE(BAD_PARAM_ERR, 1);
 	qp->uid = MLX5_GET(create_qp_in, in, uid);
 	qp->st = MLX5_GET(qpc, qpc, st);
-	/* A queue that reaches every key is the kernel's (HM 8.6). */
-	if (qp->st != MLX5_QP_ST_RC && (qp->st != MLX5_QP_ST_REG_UMR || qp->uid))
+	qp->rlky = MLX5_GET(qpc, qpc, rlky);
+	qp->fre = MLX5_GET(qpc, qpc, fre);
+	if (qp->st != MLX5_QP_ST_RC && qp->st != MLX5_QP_ST_REG_UMR)
+		return HCA_REFUSE(BAD_PARAM_ERR, 2);
+	/* A queue that reaches memory without a key of its PD is the kernel's (HM 8.6). */
+	if (qp->uid && (qp->st == MLX5_QP_ST_REG_UMR || qp->rlky || qp->fre))
 		return HCA_REFUSE(BAD_PARAM_ERR, 2);
 	if (MLX5_GET(qpc, qpc, wq_signature) || MLX5_GET(qpc, qpc, dbr_umem_valid) ||
 	    MLX5_GET(qpc, qpc, offload_type))
@@ -213,7 +217,6 @@ static hca_cmd_status hca_qp_init(struct hca_qp *qp, const void *in, size_t inle
 	rq_size = qp->has_rq ? 1ULL << (qp->log_rq_size + qp->rq_shift) : 0;
 	sq_size = qp->has_sq ? (u64)MLX5_SEND_WQE_BB << qp->log_sq_size : 0;
 	qp->sq_offset = rq_size;
-	qp->rlky = MLX5_GET(qpc, qpc, rlky);
 	qp->pd = MLX5_GET(qpc, qpc, pd);
 	qp->uar = MLX5_GET(qpc, qpc, uar_page);
 	qp->user_index = MLX5_GET(qpc, qpc, user_index);
@@ -256,13 +259,13 @@ hca_cmd_status hca_cmd_create_qp(struct hca *hca, const void *in, size_t inlen,
 		if (!qp->pd_number)
 			goto unuse_uctx;
 	}
-	qp->uar_number = hca_number_get(&hca->uars, qp->uar, 0);
+	qp->uar_number = hca_number_get(&hca->uars, qp->uar, qp->uid);
 	if (!qp->uar_number)
 		goto put_pd;
-	qp->scq = hca_cq_use(hca, MLX5_GET(qpc, qpc, cqn_snd));
+	qp->scq = hca_cq_use(hca, MLX5_GET(qpc, qpc, cqn_snd), qp->uid);
 	if (!qp->scq)
 		goto put_uar;
-	qp->rcq = hca_cq_use(hca, MLX5_GET(qpc, qpc, cqn_rcv));
+	qp->rcq = hca_cq_use(hca, MLX5_GET(qpc, qpc, cqn_rcv), qp->uid);
 	if (!qp->rcq)
 		goto unuse_scq;
 	/* 0 and 1 are special on InfiniBand, and 2 and 3 cost nothing to avoid. */

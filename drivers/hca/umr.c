@@ -10,6 +10,10 @@
  *    UMR runs in memory reclaim (HM 6.8, 11.4 R2).
  *  - The list is fetched into private memory before the key is looked into for the
  *    last time, so that a program that rewrites it meanwhile changes nothing.
+ *  - What a key that names pages (MTT) grants can only be changed by the kernel's
+ *    queues: a program that could write its own page table would reach all that is
+ *    mapped for the device (design rule 1). Stock software changes only keys
+ *    that name keys (KLM) from its own queues, and those are checked at access.
  *  - The MKC in the firmware page is changed first and decoded again, so the two
  *    cannot disagree.
  */
@@ -161,8 +165,8 @@ static u8 hca_umr_check(const struct hca_qp *qp, const struct hca_mkey *mkey, u3
 	u32 qpn = MLX5_GET(mkc, image, qpn);
 	bool rekeyed;
 
-	if (mkc->mode != MLX5_MKC_ACCESS_MODE_MTT && mkc->mode != MLX5_MKC_ACCESS_MODE_KLMS &&
-	    mkc->mode != MLX5_MKC_ACCESS_MODE_KSM)
+	if (mkc->mode != MLX5_MKC_ACCESS_MODE_KLMS && mkc->mode != MLX5_MKC_ACCESS_MODE_KSM &&
+	    (mkc->mode != MLX5_MKC_ACCESS_MODE_MTT || (!any && !qp->fre)))
 		return HCA_VS_UMR_KIND;
 	if (!any && qp->pd != mkc->pd)
 		return HCA_VS_UMR_PD;

@@ -154,8 +154,8 @@ bool hca_uar_scan(struct hca *hca, u32 uar);
  * What ioremap() is for a card. Offsets in it are the addresses of ALLOC_MEMIC.
  *
  * Context: any.
- * Return: its address; page aligned, from vmalloc_user(), so that pieces of it can be
- * mapped to user space. Good until hca_destroy().
+ * Return: its address, in the kernel's linear mapping and page aligned, so that pages
+ * of it can be mapped to user space. Good until hca_destroy().
  */
 void *hca_bar(struct hca *hca, size_t *size);
 

@@ -57,7 +57,7 @@ enum hca_vendor_syndrome {
 	HCA_VS_NAK_OP		= 0x89,	/* peer: remote operational error */
 	HCA_VS_NAK_REQ		= 0x8a,	/* peer: invalid request */
 	HCA_VS_UMR_NO_MKC	= 0xc0,	/* UMR: no such MKC */
-	HCA_VS_UMR_KIND		= 0xc1,	/* special key, or one without table */
+	HCA_VS_UMR_KIND		= 0xc1,	/* special key, one without table, or pages from a user queue */
 	HCA_VS_UMR_EN		= 0xc2,	/* umr_en is 0 */
 	HCA_VS_UMR_PD		= 0xc3,	/* PDs of queue and key differ */
 	HCA_VS_UMR_NOT_FREE	= 0xc4,	/* must be free, is in use */

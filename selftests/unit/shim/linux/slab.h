@@ -54,7 +54,6 @@ size_t ksize(const void *p);
 #define kvmalloc_array(n, s, f)	shim_alloc(n, s, f, SHIM_KV_MAX)
 #define kvcalloc(n, s, f)	kvmalloc_array(n, s, (f) | __GFP_ZERO)
 #define vmalloc(s)		kvmalloc(s, GFP_KERNEL)
-#define vmalloc_user(s)		kvzalloc(s, GFP_KERNEL)
 #define vzalloc(s)		kvzalloc(s, GFP_KERNEL)
 #define kmalloc_obj(T, f...)	((typeof(T) *)kmalloc(sizeof(T), shim_gfp(f)))
 #define kzalloc_obj(T, f...)	((typeof(T) *)kzalloc(sizeof(T), shim_gfp(f)))
