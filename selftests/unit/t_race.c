@@ -11,16 +11,6 @@
 
 #define MS	1000000ULL
 
-static u64 rnd_state;
-
-static u64 rnd(u64 n)
-{
-	rnd_state ^= rnd_state << 13;
-	rnd_state ^= rnd_state >> 7;
-	rnd_state ^= rnd_state << 17;
-	return (rnd_state >> 11) % n;
-}
-
 static bool in_mem(const struct mem *mem, u64 dma)
 {
 	for (u64 i = 0; i < mem->nr; i++)
