@@ -201,10 +201,11 @@ TEST("HM-9.4", remote_invalidations_that_fail)
 	for (size_t i = 0; i < ARRAY_SIZE(row); i++) {
 		struct key_dump before = key_dump(m, row[i].key), after;
 		struct mlx5_cqe64 c;
+		u16 at;
 
 		mem_fill(&p.dst, 0, p.dst.len, 2);
 		post_recv(p.b, p.rkey, p.d, 0x100);
-		post_send_inval(p.a, p.lkey, p.s, 0x40, row[i].key);
+		at = post_send_inval(p.a, p.lkey, p.s, 0x40, row[i].key);
 		if (!cq_peek(p.b->rcq, &c) || ((u8 *)&c)[54] != row[i].vendor)
 			FAIL("%s: code %#x, expected %#x", row[i].what, ((u8 *)&c)[54], row[i].vendor);
 		EXPECT_RSP_ERR(p.b, 0, BIND_ERR, row[i].vendor);
@@ -216,7 +217,7 @@ TEST("HM-9.4", remote_invalidations_that_fail)
 		shim_advance(5 * MS);
 		EXPECT_NONE(p.a->scq);
 		shim_advance(100 * MS);
-		EXPECT_REQ_ERR(p.a, 0, RETRY_EXC, HCA_VS_RETRY_EXC);
+		EXPECT_REQ_ERR(p.a, at, RETRY_EXC, HCA_VS_RETRY_EXC);
 		EXPECT_NONE(p.b->rcq);
 		after = key_dump(m, row[i].key);
 		ASSERT(!memcmp(&before, &after, sizeof(after)));

@@ -359,8 +359,11 @@ TEST("HM-8.17 HM-10.1", a_window_in_the_stream_of_requests)
 	u8 list[64];
 	struct umr on = window_bind(&w, p.a, 1, p.rkey, p.d, 0x100, READ_WRITE, false, list), off = window_unbind(&w, 2);
 	u32 key = (w.key & ~0xffu) | 1;
-	struct wqe wqe;
 	u16 bind_at, write_at;
+	struct wqe wqe;
+
+	/* the library names the key that it has just given the window */
+	off.key = key;
 
 	on.fm_ce_se = off.fm_ce_se = 0x20;
 	wqe_umr(&wqe, &on);
