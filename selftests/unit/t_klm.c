@@ -1077,7 +1077,7 @@ TEST("HM 4.3", random_requests_through_trees)
 	unsigned int ok = 0;
 
 	area = mem_new(m, 24 * 4096);
-	for (int round = 0; round < 150; round++) {
+	for (int round = 0; round < 50; round++) {
 		random_nodes(m, pd, qpns, umr);
 		for (int n = 0; n < 12; n++) {
 			bool write = rnd(2);
@@ -1121,7 +1121,7 @@ TEST("HM 4.3", random_requests_through_trees)
 		for (int i = 0; i < NODES; i++)
 			ASSERT_EQ(key_free(m, nodes[i].key), 0);
 	}
-	ASSERT_GT(ok, 200u);
+	ASSERT_GT(ok, 70u);
 }
 
 /* commands */

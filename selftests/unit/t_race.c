@@ -773,6 +773,149 @@ TEST("HM-11.8", four_cpus_by_worker)
 		many_cpus(m, seed * 0xc2b2ae3d27d4eb4fULL, RING_WORKER);
 }
 
+/* several CPUs that change keys under each other's requests, and keys that live for a few requests */
+struct changer {
+	struct machine *m;
+	struct pair p;
+	struct qp *umr;
+	struct shim_fiber *fiber;
+	const struct mem *buf;
+	const u32 *mr;
+	u32 shared[2];		/* a list and a page table over one of two buffers */
+	u32 pages;		/* key over the entries of each buffer, 2 KiB apart */
+	u64 seed;
+	const char *failed;
+};
+
+static bool changer_done(struct changer *c, struct cq *cq, u8 opcode)
+{
+	struct mlx5_cqe64 cqe;
+
+	for (unsigned int tries = 0; !cq_poll(cq, &cqe); tries++) {
+		if (tries > 100000) {
+			c->failed = "no completion";
+			return false;
+		}
+		shim_yield();
+	}
+	cq_update(cq);
+	if (cqe.op_own >> 4 == opcode)
+		return true;
+	c->failed = "wrong completion";
+	return false;
+}
+
+/* bind, use and invalidate a key of its own, whose memory then goes */
+static bool short_life(struct changer *c)
+{
+	struct mem mem = mem_new(c->m, 4096);
+	struct key_attr a = { .mode = MLX5_MKC_ACCESS_MODE_KLMS, KEY_ALL, .free = true, .umr_en = true, .en_rinval = true,
+			      .octwords = 4, .len = 4096 };
+	u32 mr = mr_new(c->m, &mem, 0, 4096, 0), key = key_new(c->m, &a);
+	u8 list[64] = {};
+	struct umr u = { .key = key, .flags = UMR_INLINE | UMR_IF_FREE, .octwords = 4, .list = list, .mask = UMR_FREE };
+
+	klm_put(list, 0, (struct klm){ 4096, mr, 0 });
+	post_umr(c->p.a, &u);
+	if (!changer_done(c, c->p.a->scq, MLX5_CQE_REQ))
+		return false;
+	post_write(c->p.a, c->p.lkey, c->p.s, 64, key, 128);
+	post_recv(c->p.b, key, 256, 64);
+	post_send_inval(c->p.a, c->p.lkey, c->p.s, 64, key);
+	if (!changer_done(c, c->p.a->scq, MLX5_CQE_REQ) || !changer_done(c, c->p.a->scq, MLX5_CQE_REQ) ||
+	    !changer_done(c, c->p.b->rcq, MLX5_CQE_RESP_SEND_INV))
+		return false;
+	if (memcmp(mem.cpu + 128, c->p.src.cpu + PAIR_OFFSET, 64) || memcmp(mem.cpu + 256, c->p.src.cpu + PAIR_OFFSET, 64))
+		c->failed = "wrong data";
+	if (key_free(c->m, mr) || key_free(c->m, key))
+		c->failed = "DESTROY_MKEY";
+	mem_unmap(&mem);
+	return !c->failed;
+}
+
+static void changer_main(void *arg)
+{
+	struct changer *c = arg;
+	u64 x = c->seed;
+
+	for (int i = 0; i < 40 && !c->failed; i++) {
+		u8 list[64] = {};
+		struct umr u = { .key = c->shared[0], .flags = UMR_INLINE, .octwords = 4, .list = list };
+		u32 at;
+		int to;
+
+		x ^= x << 13;
+		x ^= x >> 7;
+		x ^= x << 17;
+		at = x % (8192 - 64);
+		to = x >> 32 & 1;
+		switch (x >> 40 & 3) {
+		case 0:
+			/* by a program's queue */
+			klm_put(list, 0, (struct klm){ 8192, c->mr[to], 0 });
+			post_umr(c->p.a, &u);
+			changer_done(c, c->p.a->scq, MLX5_CQE_REQ);
+			break;
+		case 1:
+			/* by the driver's */
+			u = (struct umr){ .key = c->shared[1], .octwords = 4, .lkey = c->pages, .addr = 2048 * to, .byte_count = 64 };
+			post_umr(c->umr, &u);
+			changer_done(c, c->umr->scq, MLX5_CQE_REQ);
+			break;
+		case 2:
+			post_read(c->p.a, c->p.lkey, c->p.s + 0x1000, 64, c->shared[x >> 33 & 1], at);
+			if (changer_done(c, c->p.a->scq, MLX5_CQE_REQ) &&
+			    memcmp(c->p.src.cpu + PAIR_OFFSET + 0x1000, c->buf[0].cpu + at, 64) &&
+			    memcmp(c->p.src.cpu + PAIR_OFFSET + 0x1000, c->buf[1].cpu + at, 64))
+				c->failed = "a mixture";
+			break;
+		case 3:
+			short_life(c);
+			break;
+		}
+	}
+}
+
+TEST("HM-11.8 HM-8.16", cpus_that_change_each_others_keys)
+{
+	struct mem buf[2] = { mem_new(m, 8192), mem_new(m, 8192) }, pages = mem_new(m, 4096);
+	u32 mr[2] = { mr_new(m, &buf[0], 0, 8192, 0), mr_new(m, &buf[1], 0, 8192, 0) }, pages_key = mr_new(m, &pages, 0, 4096, 0);
+	struct key_attr a = { .mode = MLX5_MKC_ACCESS_MODE_KLMS, KEY_ALL, .umr_en = true, .len = 8192,
+			      .klm = &(struct klm){ 8192, mr[0], 0 }, .nr = 1 };
+	struct changer c[4];
+
+	for (int i = 0; i < 2; i++) {
+		mem_fill(&buf[i], 0, 8192, 60 + i);
+		for (int k = 0; k < 2; k++)
+			put_unaligned_be64(buf[i].dma[k] | 3, pages.cpu + 2048 * i + 8 * k);
+	}
+	for (u64 seed = 1; seed <= 16; seed++) {
+		u32 list = key_new(m, &a);
+		u32 table = mr_new_attr(m, &buf[0], 0, 8192, 0, (struct key_attr){ KEY_ALL, .umr_en = true });
+
+		m->ring_how = seed & 1 ? RING_INLINE : RING_WORKER;
+		for (int i = 0; i < 4; i++)
+			c[i] = (struct changer){ .m = m, .p = pair_new(m), .umr = umr_qp_new(m), .buf = buf, .mr = mr,
+						 .shared = { list, table }, .pages = pages_key,
+						 .seed = (seed * 4 + i + 1) * 0x9e3779b97f4a7c15ULL };
+		shim_preempt_seed(seed * 0xc2b2ae3d27d4eb4fULL);
+		for (int i = 0; i < 4; i++)
+			c[i].fiber = shim_spawn(changer_main, &c[i], "CPU");
+		shim_advance(1000 * MS);
+		shim_preempt_seed(0);
+		for (int i = 0; i < 4; i++) {
+			ASSERT(shim_done(c[i].fiber));
+			if (c[i].failed)
+				FAIL("seed %llu, CPU %d: %s", seed, i, c[i].failed);
+			ASSERT_EQ(qp_free(c[i].p.a), 0);
+			ASSERT_EQ(qp_free(c[i].p.b), 0);
+			ASSERT_EQ(qp_free(c[i].umr), 0);
+		}
+		ASSERT_EQ(key_free(m, list), 0);
+		ASSERT_EQ(key_free(m, table), 0);
+	}
+}
+
 /* two threads that ring one queue pair at the same time, as one UAR page allows */
 static void ringer(void *arg)
 {
