@@ -470,9 +470,9 @@ static void shca_dealloc_driver(struct ib_device *ibdev)
 {
 	struct shca_dev *dev = to_sdev(ibdev);
 
+	shca_power_off(dev);
 	WARN_ON(!xa_empty(&dev->cqs));
 	WARN_ON(!xa_empty(&dev->qps));
-	shca_power_off(dev);
 	shca_dev_list_del(dev);
 }
 
