@@ -30,7 +30,7 @@ static inline u32 in_u32(struct in *in) { return (u32)in_u16(in) << 16 | in_u16(
 static inline u64 in_u64(struct in *in) { return (u64)in_u32(in) << 32 | in_u32(in); }
 static inline u32 in_below(struct in *in, u32 n) { return (n > 256 ? in_u16(in) : in_u8(in)) % n; }
 
-/* a world to do it in */
+/* A world to do it in. Its memory is the same for every input, its numbers go on from one to the next. */
 #define FUZZ_PAGES	16
 struct world {
 	struct machine *m;
@@ -40,9 +40,9 @@ struct world {
 	u32 pd, foreign;	/* the other domain, and its key over the canary */
 	bool trusted;		/* the driver's queue has been used: it may do as it likes */
 };
-struct world world_new(void);
-void world_watch(struct world *w);		/* from now on the canary is not to be touched; @w must stay where it is */
-void world_free(struct world *w);
+struct world *world_get(void);
+void world_put(struct world *w);		/* the target has destroyed its keys */
+void world_end(void);				/* after the last input: everything is torn down, nothing may be left */
 void world_revive(struct world *w);		/* all queues back to RTS, CQs empty */
 /* One request with a key under test, explained first: both must agree. @remote: as rkey, by the peer. The code, or 0. */
 u8 world_access(struct world *w, u32 key, u64 va, u32 len, enum hca_access access, bool remote);

@@ -35,6 +35,7 @@ static void replay(const char *target, void (*fn)(const u8 *data, size_t len))
 		n++;
 	}
 	closedir(dir);
+	world_end();
 	ASSERT_GT(n, 10u);
 }
 

@@ -18,26 +18,69 @@ static void watch_canary(struct machine *m, u64 dma, size_t len)
 			FAIL("the engine maps %#llx, a page of the canary", dma);
 }
 
-struct world world_new(void)
+static struct world world;
+static u8 own_before[FUZZ_PAGES * 4096], src_before[3 * 4096], dst_before[3 * 4096];
+static unsigned int uses;
+
+static void foreign_key(struct world *w)
+{
+	w->foreign = mr_new_attr(w->m, &w->canary, 0, w->canary.len, 0,
+				 (struct key_attr){ KEY_ALL, .umr_en = true, .en_rinval = true, .pd = w->pd });
+	mem_fill(&w->canary, 0, w->canary.len, CANARY_SEED);
+}
+
+static void world_make(struct world *w)
 {
 	struct machine *m = machine_new();
-	struct world w = { .m = m, .p = pair_new(m), .umr = umr_qp_new(m), .own = mem_new(m, FUZZ_PAGES * 4096ul),
-			   .canary = mem_new(m, 2 * 4096), .pd = pd_new(m) };
 
-	w.foreign = mr_new_attr(m, &w.canary, 0, w.canary.len, 0, (struct key_attr){ KEY_ALL, .umr_en = true, .en_rinval = true,
-										     .pd = w.pd });
-	mem_fill(&w.own, 0, w.own.len, 1);
-	mem_fill(&w.canary, 0, w.canary.len, CANARY_SEED);
+	*w = (struct world){ .m = m, .p = pair_new(m), .umr = umr_qp_new(m), .pd = pd_new(m) };
+	/* with distance: a page of 32 KiB that begins in one must not end in another */
+	m->next_dma += 1 << 20;
+	w->own = mem_new(m, FUZZ_PAGES * 4096ul);
+	m->next_dma += 1 << 20;
+	w->canary = mem_new(m, 2 * 4096);
+	m->next_dma += 1 << 20;
+	foreign_key(w);
+	mem_fill(&w->own, 0, w->own.len, 1);
+	memcpy(own_before, w->own.cpu, w->own.len);
+	memcpy(src_before, w->p.src.cpu, w->p.src.len);
+	memcpy(dst_before, w->p.dst.cpu, w->p.dst.len);
+}
+
+struct world *world_get(void)
+{
+	struct world *w = &world;
+
+	if (!w->m)
+		world_make(w);
+	memcpy(w->own.cpu, own_before, w->own.len);
+	memcpy(w->p.src.cpu, src_before, w->p.src.len);
+	memcpy(w->p.dst.cpu, dst_before, w->p.dst.len);
+	w->m->hook_arg = w;
+	w->m->bus_hook = watch_canary;
 	return w;
 }
 
-void world_free(struct world *w)
+void world_put(struct world *w)
 {
-	struct qp *qp[] = { w->p.a, w->p.b, w->umr };
-
 	w->m->bus_hook = NULL;
-	if (!w->trusted)
+	if (!w->trusted) {
 		ASSERT_PATTERN(&w->canary, 0, w->canary.len, CANARY_SEED, 0);
+	} else {
+		ASSERT_EQ(key_free(w->m, w->foreign), 0);
+		foreign_key(w);
+	}
+	w->trusted = false;
+	if (++uses % 500 == 0)
+		world_end();
+}
+
+void world_end(void)
+{
+	struct qp *qp[] = { world.p.a, world.p.b, world.umr };
+
+	if (!world.m)
+		return;
 	for (size_t i = 0; i < ARRAY_SIZE(qp); i++) {
 		struct cq *scq = qp[i]->scq, *rcq = qp[i]->rcq;
 
@@ -45,19 +88,14 @@ void world_free(struct world *w)
 		ASSERT_EQ(cq_free(scq), 0);
 		ASSERT_EQ(cq_free(rcq), 0);
 	}
-	/* keys stay behind, and nobody may look at what is behind them */
-	mem_unmap(&w->own);
-	mem_unmap(&w->canary);
-	mem_unmap(&w->p.src);
-	mem_unmap(&w->p.dst);
-	machine_free(w->m);
+	/* some keys stay behind, and nobody may look at what is behind them */
+	mem_unmap(&world.own);
+	mem_unmap(&world.canary);
+	mem_unmap(&world.p.src);
+	mem_unmap(&world.p.dst);
+	machine_free(world.m);
+	world.m = NULL;
 	shim_check_quiet();
-}
-
-void world_watch(struct world *w)
-{
-	w->m->hook_arg = w;
-	w->m->bus_hook = watch_canary;
 }
 
 static void empty(struct cq *cq)
