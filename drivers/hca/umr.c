@@ -113,6 +113,14 @@ u8 hca_umr_parse(struct hca_req *req, size_t len)
 	return HCA_VS_NONE;
 }
 
+/* generation_counter, 3Ch[15:0]: no name in the header. */
+static void hca_umr_merge_generation(__be32 *to, const __be32 *from)
+{
+	const __be32 field = cpu_to_be32(GENMASK(15, 0));
+
+	to[0x3c / 4] = (to[0x3c / 4] & ~field) | (from[0x3c / 4] & field);
+}
+
 /* Copies the fields that the mask selects into an MKC (HM 8.4). */
 static void hca_umr_merge(void *to, const void *from, u64 mask)
 {
@@ -147,9 +155,10 @@ static void hca_umr_merge(void *to, const void *from, u64 mask)
 	HCA_TAKE(MLX5_MKEY_MASK_SMALL_FENCE, small_fence_on_rdma_read_response);
 	HCA_TAKE(MLX5_MKEY_MASK_RELAXED_ORDERING_WRITE, relaxed_ordering_write);
 	HCA_TAKE(MLX5_MKEY_MASK_FREE, free);
-	HCA_TAKE(HCA_MKEY_MASK_GENERATION, reserved_at_1f0);
 	HCA_TAKE(MLX5_MKEY_MASK_RELAXED_ORDERING_READ, relaxed_ordering_read);
 #undef HCA_TAKE
+	if (mask & HCA_MKEY_MASK_GENERATION)
+		hca_umr_merge_generation(to, from);
 }
 
 /*
