@@ -98,12 +98,13 @@ static int shca_cmd_create_qp(struct shca_dev *dev, struct shca_qp *qp, void *in
 	return err;
 }
 
-static int shca_cmd_destroy_qp(struct shca_dev *dev, u32 qpn)
+static int shca_cmd_destroy_qp(struct shca_dev *dev, u16 uid, u32 qpn)
 {
 	u32 out[MLX5_ST_SZ_DW(destroy_qp_out)];
 	u32 in[MLX5_ST_SZ_DW(destroy_qp_in)] = {};
 
 	MLX5_SET(destroy_qp_in, in, opcode, MLX5_CMD_OP_DESTROY_QP);
+	MLX5_SET(destroy_qp_in, in, uid, uid);
 	MLX5_SET(destroy_qp_in, in, qpn, qpn);
 	return shca_cmd_exec(dev, in, sizeof(in), out, sizeof(out));
 }
@@ -236,6 +237,7 @@ int shca_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_u
 	}
 	if (page_size)
 		shca_populate_pas(qp->umem, page_size, MLX5_ADDR_OF(create_qp_in, in, pas), 0);
+	MLX5_SET(create_qp_in, in, uid, to_spd(ibqp->pd)->uid);
 	qpc = MLX5_ADDR_OF(create_qp_in, in, qpc);
 	shca_qpc_set_queues(qpc, qp, page_size, page_offset_quantized);
 	MLX5_SET(qpc, qpc, st, MLX5_QP_ST_RC);
@@ -265,7 +267,7 @@ int shca_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_u
 del_res:
 	shca_res_del(&dev->qps, &qp->res, qp->qpn);
 destroy_qp:
-	shca_cmd_destroy_qp(dev, qp->qpn);
+	shca_cmd_destroy_qp(dev, to_spd(ibqp->pd)->uid, qp->qpn);
 unmap_db:
 	shca_db_unmap_user(context, &qp->db);
 release_umem:
@@ -293,7 +295,7 @@ int shca_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 	struct shca_qp *qp = to_sqp(ibqp);
 	int err;
 
-	err = shca_cmd_destroy_qp(dev, qp->qpn);
+	err = shca_cmd_destroy_qp(dev, to_spd(ibqp->pd)->uid, qp->qpn);
 	if (err)
 		return err;
 	shca_res_del(&dev->qps, &qp->res, qp->qpn);
@@ -490,7 +492,7 @@ static int shca_build_qpc(struct shca_dev *dev, struct shca_qp *qp, const struct
 
 /* All transitions have the layout of RST2INIT; 2RST and 2ERR end before the context. */
 static int shca_cmd_qp_modify(struct shca_dev *dev, u16 opcode, u32 opt_param_mask,
-			      const void *qpc, u32 qpn)
+			      const void *qpc, u16 uid, u32 qpn)
 {
 	u32 out[MLX5_ST_SZ_DW(rst2init_qp_out)];
 	u32 *in;
@@ -505,6 +507,7 @@ static int shca_cmd_qp_modify(struct shca_dev *dev, u16 opcode, u32 opt_param_ma
 	if (!in)
 		return -ENOMEM;
 	MLX5_SET(rst2init_qp_in, in, opcode, opcode);
+	MLX5_SET(rst2init_qp_in, in, uid, uid);
 	MLX5_SET(rst2init_qp_in, in, qpn, qpn);
 	if (opcode != MLX5_CMD_OP_2RST_QP && opcode != MLX5_CMD_OP_2ERR_QP) {
 		MLX5_SET(rst2init_qp_in, in, opt_param_mask, opt_param_mask);
@@ -564,7 +567,8 @@ static int __shca_modify_qp(struct shca_dev *dev, struct shca_qp *qp,
 		goto free_qpc;
 
 	optpar = shca_ib_mask_to_opt(attr_mask) & shca_opt_mask[mlx5_cur][mlx5_new];
-	err = shca_cmd_qp_modify(dev, optab[mlx5_cur][mlx5_new], optpar, qpc, qp->qpn);
+	err = shca_cmd_qp_modify(dev, optab[mlx5_cur][mlx5_new], optpar, qpc,
+				 to_spd(qp->ibqp.pd)->uid, qp->qpn);
 	if (err)
 		goto free_qpc;
 

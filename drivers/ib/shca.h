@@ -14,6 +14,7 @@
 #define SHCA_H
 
 #include <linux/atomic.h>
+#include <linux/bitmap.h>
 #include <linux/completion.h>
 #include <linux/if_ether.h>
 #include <linux/list.h>
@@ -44,6 +45,8 @@
 #define SHCA_CAP_GEN_2(dev, cap) MLX5_GET(cmd_hca_cap_2, (dev)->caps.general_2, cap)
 #define SHCA_CAP_ATOMIC(dev, cap) MLX5_GET(atomic_caps, (dev)->caps.atomic, cap)
 #define SHCA_CAP_ROCE(dev, cap)	MLX5_GET(roce_cap, (dev)->caps.roce, cap)
+#define SHCA_CAP_DEV_MEM(dev, cap) MLX5_GET(device_mem_cap, (dev)->caps.device_mem, cap)
+#define SHCA_CAP64_DEV_MEM(dev, cap) MLX5_GET64(device_mem_cap, (dev)->caps.device_mem, cap)
 
 struct shca_dev;
 
@@ -53,12 +56,14 @@ struct shca_dev;
  * @general_2: MLX5_CAP_GENERAL_2
  * @atomic: MLX5_CAP_ATOMIC
  * @roce: MLX5_CAP_ROCE
+ * @device_mem: MLX5_CAP_DEV_MEM
  */
 struct shca_caps {
 	u32 general[MLX5_UN_SZ_DW(hca_cap_union)];
 	u32 general_2[MLX5_UN_SZ_DW(hca_cap_union)];
 	u32 atomic[MLX5_UN_SZ_DW(hca_cap_union)];
 	u32 roce[MLX5_UN_SZ_DW(hca_cap_union)];
+	u32 device_mem[MLX5_UN_SZ_DW(hca_cap_union)];
 };
 
 /**
@@ -100,6 +105,20 @@ enum shca_counter {
 	SHCA_CNT_MAX,
 };
 
+/* Pages of BAR 0 that device memory can be in. */
+#define SHCA_MAX_MEMIC_PAGES	256
+
+/**
+ * struct shca_memic - which pages of the HCA's own memory are given away
+ * @lock: protects @alloc_pages
+ * @alloc_pages: bit set: part of an allocation. Two never share a page, because
+ *	pages are what a process can map
+ */
+struct shca_memic {
+	spinlock_t lock;
+	DECLARE_BITMAP(alloc_pages, SHCA_MAX_MEMIC_PAGES);
+};
+
 /**
  * struct shca_dev - one HCA
  * @ib_dev: what the RDMA core sees; must be first for ib_alloc_device()
@@ -121,6 +140,7 @@ enum shca_counter {
  *	large as its translation table
  * @fw_pages: pages given to the HCA, by DMA page number
  * @fw_page_count: how many
+ * @memic: device memory
  * @page_req: answers a page request event
  * @page_req_npages: its argument; at most one request is outstanding (HM 3.3)
  * @counters: by enum shca_counter
@@ -144,6 +164,7 @@ struct shca_dev {
 	struct mutex slow_path_mutex;
 	struct xarray fw_pages;
 	atomic_t fw_page_count;
+	struct shca_memic memic;
 	struct work_struct page_req;
 	int page_req_npages;
 	atomic64_t counters[SHCA_CNT_MAX];
@@ -157,6 +178,7 @@ struct shca_dev {
  * @db_page_list: pinned pages that hold doorbell records
  * @db_page_mutex: protects @db_page_list and the reference counts in it
  * @tdn: transport domain
+ * @devx_uid: what the HCA knows the context by, 0 if it may not use DEVX
  * @cqe_version: format of completions that libmlx5 agreed to
  */
 struct shca_ucontext {
@@ -165,12 +187,42 @@ struct shca_ucontext {
 	struct list_head db_page_list;
 	struct mutex db_page_mutex;
 	u32 tdn;
+	u16 devx_uid;
 	u8 cqe_version;
 };
 
+/* What an mmap offset stands for. */
+enum shca_mmap_flag {
+	SHCA_MMAP_TYPE_UAR,
+	SHCA_MMAP_TYPE_MEMIC,
+};
+
+/**
+ * struct shca_user_mmap_entry - an mmap offset
+ * @rdma_entry: the core's part
+ * @mmap_flag: whose it is
+ */
+struct shca_user_mmap_entry {
+	struct rdma_user_mmap_entry rdma_entry;
+	enum shca_mmap_flag mmap_flag;
+};
+
+/*
+ * The page offset of an mmap as libmlx5 makes it: a command and an index
+ * (libmlx5-abi 2.4).
+ */
+#define SHCA_MMAP_PGOFF(cmd, index)	((index) >> 8 << 16 | (cmd) << 8 | ((index) & 0xff))
+
+/**
+ * struct shca_pd - a protection domain
+ * @ibpd: the core's part
+ * @pdn: number given by ALLOC_PD
+ * @uid: of the context that it belongs to, and of its QPs; 0 for the kernel's
+ */
 struct shca_pd {
 	struct ib_pd ibpd;
 	u32 pdn;
+	u16 uid;
 };
 
 struct shca_ah {
@@ -270,6 +322,21 @@ struct shca_mr {
 	unsigned int page_shift;
 };
 
+/**
+ * struct shca_dm - device memory (MEMIC)
+ * @ibdm: the core's part
+ * @mentry: its mmap offset; the memory stays allocated until that is free, which is
+ *	when the last process has unmapped it
+ * @dev_addr: address in BAR 0
+ * @size: bytes
+ */
+struct shca_dm {
+	struct ib_dm ibdm;
+	struct shca_user_mmap_entry mentry;
+	u64 dev_addr;
+	u32 size;
+};
+
 static inline struct shca_dev *to_sdev(struct ib_device *ibdev)
 {
 	return container_of(ibdev, struct shca_dev, ib_dev);
@@ -300,6 +367,16 @@ static inline struct shca_mr *to_smr(struct ib_mr *ibmr)
 	return container_of(ibmr, struct shca_mr, ibmr);
 }
 
+static inline struct shca_dm *to_sdm(struct ib_dm *ibdm)
+{
+	return container_of(ibdm, struct shca_dm, ibdm);
+}
+
+static inline struct shca_user_mmap_entry *to_smmap(struct rdma_user_mmap_entry *rdma_entry)
+{
+	return container_of(rdma_entry, struct shca_user_mmap_entry, rdma_entry);
+}
+
 /* QUERY_, DESTROY_MKEY and the MPT know a key by its index alone. */
 static inline u32 shca_mkey_to_idx(u32 mkey)
 {
@@ -312,6 +389,7 @@ static inline void shca_count(struct shca_dev *dev, enum shca_counter counter)
 }
 
 /* cmd.c */
+int shca_cmd_do(struct shca_dev *dev, const void *in, size_t inlen, void *out, size_t outlen);
 int shca_cmd_exec(struct shca_dev *dev, const void *in, size_t inlen, void *out, size_t outlen);
 int shca_cmd_enable_hca(struct shca_dev *dev);
 int shca_cmd_disable_hca(struct shca_dev *dev);
@@ -320,12 +398,14 @@ int shca_cmd_init_hca(struct shca_dev *dev);
 int shca_cmd_teardown_hca(struct shca_dev *dev);
 int shca_cmd_query_hca_cap(struct shca_dev *dev, enum mlx5_cap_type type, u32 *cap);
 int shca_cmd_query_special_mkeys(struct shca_dev *dev);
-int shca_cmd_alloc_uar(struct shca_dev *dev, u32 *uarn);
-int shca_cmd_dealloc_uar(struct shca_dev *dev, u32 uarn);
-int shca_cmd_alloc_pd(struct shca_dev *dev, u32 *pdn);
-int shca_cmd_dealloc_pd(struct shca_dev *dev, u32 pdn);
-int shca_cmd_alloc_transport_domain(struct shca_dev *dev, u32 *tdn);
-int shca_cmd_dealloc_transport_domain(struct shca_dev *dev, u32 tdn);
+int shca_cmd_alloc_uar(struct shca_dev *dev, u16 uid, u32 *uarn);
+int shca_cmd_dealloc_uar(struct shca_dev *dev, u16 uid, u32 uarn);
+int shca_cmd_alloc_pd(struct shca_dev *dev, u16 uid, u32 *pdn);
+int shca_cmd_dealloc_pd(struct shca_dev *dev, u16 uid, u32 pdn);
+int shca_cmd_alloc_transport_domain(struct shca_dev *dev, u16 uid, u32 *tdn);
+int shca_cmd_dealloc_transport_domain(struct shca_dev *dev, u16 uid, u32 tdn);
+int shca_cmd_create_uctx(struct shca_dev *dev, u16 *uid);
+int shca_cmd_destroy_uctx(struct shca_dev *dev, u16 uid);
 int shca_cmd_create_mkey(struct shca_dev *dev, u32 *mkey, void *in, size_t inlen);
 int shca_cmd_destroy_mkey(struct shca_dev *dev, u32 mkey);
 int shca_cmd_query_mkey(struct shca_dev *dev, u32 mkey, void *out, size_t outlen);
@@ -349,6 +429,7 @@ int shca_bus_selftest(struct shca_dev *dev);
 int shca_eq_table_create(struct shca_dev *dev);
 void shca_eq_table_destroy(struct shca_dev *dev);
 int shca_comp_eqn_get(struct shca_dev *dev, unsigned int vector, u32 *eqn);
+bool shca_is_comp_eqn(struct shca_dev *dev, u32 eqn);
 void shca_irq(void *host, unsigned int vector);
 int shca_res_add(struct xarray *xa, struct shca_res *res, u32 id);
 void shca_res_del(struct xarray *xa, struct shca_res *res, u32 id);
@@ -358,11 +439,21 @@ int shca_add(struct net_device *ndev, const char *name);
 
 /* uar.c */
 extern const struct uapi_definition shca_uar_defs[];
-int shca_mmap(struct ib_ucontext *ibcontext, struct vm_area_struct *vma);
-void shca_mmap_free(struct rdma_user_mmap_entry *rdma_entry);
+int shca_uar_mmap(struct shca_user_mmap_entry *mentry, struct vm_area_struct *vma);
+void shca_uar_mmap_free(struct shca_user_mmap_entry *mentry);
 void shca_disassociate_ucontext(struct ib_ucontext *ibcontext);
 int shca_uar_use(struct shca_ucontext *context, u32 uar_id);
 void shca_uar_unuse(struct shca_ucontext *context, u32 uar_id);
+
+/* devx.c */
+extern const struct uapi_definition shca_devx_defs[];
+
+/* dm.c */
+extern const struct uapi_definition shca_dm_defs[];
+void shca_dm_init(struct shca_dev *dev);
+int shca_dm_mmap(struct ib_ucontext *ibcontext, struct shca_user_mmap_entry *mentry,
+		 struct vm_area_struct *vma);
+void shca_dm_mmap_free(struct shca_user_mmap_entry *mentry);
 
 /* doorbell.c */
 int shca_db_map_user(struct shca_ucontext *context, u64 virt, struct shca_db *db);
@@ -400,6 +491,8 @@ int shca_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata);
 struct ib_mr *shca_reg_user_mr(struct ib_pd *pd, u64 start, u64 length, u64 iova,
 			       int access_flags, COMPAT_DMAH_PARAM struct ib_udata *udata);
 int shca_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata);
+struct ib_mr *shca_reg_dm_mr(struct ib_pd *pd, struct ib_dm *dm, struct ib_dm_mr_attr *attr,
+			     struct uverbs_attr_bundle *attrs);
 
 /* restrack.c, counters.c */
 void shca_restrack_init(struct shca_dev *dev);
