@@ -13,6 +13,9 @@
 #define HCA_ATOMIC_SIZE_8	BIT(3)
 #define HCA_ATOMIC_HOST_ENDIAN	1
 
+/* A WQE behind a UMR needs a small fence to see what the UMR has done (HM 8.8). */
+#define HCA_UMR_FENCE_SMALL	1
+
 #define HCA_PORT_ETHERNET	1
 #define HCA_ROCE_V2		BIT(2)
 
@@ -36,6 +39,19 @@ static void hca_caps_general(void *cap)
 	MLX5_SET(cmd_hca_cap, cap, dump_fill_mkey, 1);
 	MLX5_SET(cmd_hca_cap, cap, relaxed_ordering_write, 1);
 	MLX5_SET(cmd_hca_cap, cap, relaxed_ordering_read, 1);
+	MLX5_SET(cmd_hca_cap, cap, relaxed_ordering_write_umr, 1);
+	MLX5_SET(cmd_hca_cap, cap, relaxed_ordering_read_umr, 1);
+	MLX5_SET(cmd_hca_cap, cap, max_indirection, HCA_MAX_INDIRECTION);
+	MLX5_SET(cmd_hca_cap, cap, fixed_buffer_size, 1);
+	MLX5_SET(cmd_hca_cap, cap, log_max_klm_list_size, HCA_LOG_MAX_KLM_LIST);
+	MLX5_SET(cmd_hca_cap, cap, null_mkey, 1);
+	MLX5_SET(cmd_hca_cap, cap, repeated_mkey, 1);
+	MLX5_SET(cmd_hca_cap, cap, umr_extended_translation_offset, 1);
+	MLX5_SET(cmd_hca_cap, cap, umr_fence, HCA_UMR_FENCE_SMALL);
+	MLX5_SET(cmd_hca_cap, cap, umr_ptr_rlky, 1);
+	MLX5_SET(cmd_hca_cap, cap, imaicl, 1);
+	MLX5_SET(cmd_hca_cap, cap, device_memory, 1);
+	MLX5_SET(cmd_hca_cap, cap, log_max_uctx, HCA_LOG_MAX_UCTX);
 	MLX5_SET(cmd_hca_cap, cap, release_all_pages, 1);
 	MLX5_SET(cmd_hca_cap, cap, num_ports, 1);
 	MLX5_SET(cmd_hca_cap, cap, port_type, HCA_PORT_ETHERNET);
@@ -69,6 +85,19 @@ static void hca_caps_general_2(void *cap)
 {
 	MLX5_SET(cmd_hca_cap_2, cap, log_min_mkey_entity_size, HCA_MIN_LOG_PAGE_MTT);
 	MLX5_SET(cmd_hca_cap_2, cap, max_mkey_log_entity_size_mtt, HCA_MAX_LOG_PAGE_MTT);
+	MLX5_SET(cmd_hca_cap_2, cap, min_mkey_log_entity_size_fixed_buffer_valid, 1);
+	MLX5_SET(cmd_hca_cap_2, cap, min_mkey_log_entity_size_fixed_buffer, HCA_MIN_LOG_PAGE_KSM);
+	MLX5_SET(cmd_hca_cap_2, cap, max_mkey_log_entity_size_fixed_buffer, HCA_MAX_LOG_PAGE_KSM);
+	MLX5_SET(cmd_hca_cap_2, cap, umr_log_entity_size_5, 1);
+}
+
+static void hca_caps_device_memory(void *cap)
+{
+	MLX5_SET(device_mem_cap, cap, memic, 1);
+	MLX5_SET(device_mem_cap, cap, log_min_memic_alloc_size, HCA_LOG_MEMIC_GRANULE);
+	MLX5_SET(device_mem_cap, cap, log_max_memic_addr_alignment, HCA_LOG_MAX_MEMIC_ALIGN);
+	MLX5_SET(device_mem_cap, cap, memic_bar_size, HCA_MEMIC_SIZE);
+	MLX5_SET(device_mem_cap, cap, max_memic_size, HCA_MEMIC_SIZE);
 }
 
 hca_cmd_status hca_cmd_query_hca_cap(struct hca *hca, const void *in, size_t inlen,
@@ -88,6 +117,9 @@ hca_cmd_status hca_cmd_query_hca_cap(struct hca *hca, const void *in, size_t inl
 		break;
 	case MLX5_CAP_ROCE:
 		hca_caps_roce(cap);
+		break;
+	case MLX5_CAP_DEV_MEM:
+		hca_caps_device_memory(cap);
 		break;
 	case MLX5_CAP_GENERAL_2:
 		hca_caps_general_2(cap);

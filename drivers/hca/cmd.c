@@ -85,8 +85,10 @@ static hca_cmd_status hca_cmd_query_special_contexts(struct hca *hca, const void
 {
 	MLX5_SET(query_special_contexts_out, out, dump_fill_mkey, HCA_KEY_DUMP_FILL);
 	MLX5_SET(query_special_contexts_out, out, resd_lkey, HCA_KEY_RESD);
+	MLX5_SET(query_special_contexts_out, out, null_mkey, HCA_KEY_NULL);
 	MLX5_SET(query_special_contexts_out, out, terminate_scatter_list_mkey,
 		 HCA_KEY_TERMINATE);
+	MLX5_SET(query_special_contexts_out, out, repeated_mkey, HCA_KEY_REPEATED);
 	return HCA_OK;
 }
 
@@ -96,7 +98,8 @@ static hca_cmd_status hca_cmd_alloc_pd(struct hca *hca, const void *in, size_t i
 	hca_cmd_status status;
 	u32 pd;
 
-	status = hca_number_alloc(&hca->pds, &hca->pd_next, 1, (1 << HCA_LOG_MAX_PD) - 1, &pd);
+	status = hca_number_alloc(hca, &hca->pds, &hca->pd_next, 1, (1 << HCA_LOG_MAX_PD) - 1,
+				  MLX5_GET(alloc_pd_in, in, uid), &pd);
 	if (!status)
 		MLX5_SET(alloc_pd_out, out, pd, pd);
 	return status;
@@ -105,7 +108,8 @@ static hca_cmd_status hca_cmd_alloc_pd(struct hca *hca, const void *in, size_t i
 static hca_cmd_status hca_cmd_dealloc_pd(struct hca *hca, const void *in, size_t inlen,
 					 void *out, size_t outlen)
 {
-	return hca_number_free(&hca->pds, MLX5_GET(dealloc_pd_in, in, pd));
+	return hca_number_free(&hca->pds, MLX5_GET(dealloc_pd_in, in, pd),
+			       MLX5_GET(dealloc_pd_in, in, uid));
 }
 
 static hca_cmd_status hca_cmd_alloc_uar(struct hca *hca, const void *in, size_t inlen,
@@ -114,7 +118,8 @@ static hca_cmd_status hca_cmd_alloc_uar(struct hca *hca, const void *in, size_t 
 	hca_cmd_status status;
 	u32 uar;
 
-	status = hca_number_alloc(&hca->uars, &hca->uar_next, 1, HCA_MAX_UARS, &uar);
+	status = hca_number_alloc(hca, &hca->uars, &hca->uar_next, 1, HCA_MAX_UARS,
+				  MLX5_GET(alloc_uar_in, in, uid), &uar);
 	if (!status)
 		MLX5_SET(alloc_uar_out, out, uar, uar);
 	return status;
@@ -123,7 +128,8 @@ static hca_cmd_status hca_cmd_alloc_uar(struct hca *hca, const void *in, size_t 
 static hca_cmd_status hca_cmd_dealloc_uar(struct hca *hca, const void *in, size_t inlen,
 					  void *out, size_t outlen)
 {
-	return hca_number_free(&hca->uars, MLX5_GET(dealloc_uar_in, in, uar));
+	return hca_number_free(&hca->uars, MLX5_GET(dealloc_uar_in, in, uar),
+			       MLX5_GET(dealloc_uar_in, in, uid));
 }
 
 static hca_cmd_status hca_cmd_alloc_td(struct hca *hca, const void *in, size_t inlen,
@@ -132,7 +138,8 @@ static hca_cmd_status hca_cmd_alloc_td(struct hca *hca, const void *in, size_t i
 	hca_cmd_status status;
 	u32 td;
 
-	status = hca_number_alloc(&hca->tds, &hca->td_next, 1, 0xffff, &td);
+	status = hca_number_alloc(hca, &hca->tds, &hca->td_next, 1, 0xffff,
+				  MLX5_GET(alloc_transport_domain_in, in, uid), &td);
 	if (!status)
 		MLX5_SET(alloc_transport_domain_out, out, transport_domain, td);
 	return status;
@@ -141,8 +148,31 @@ static hca_cmd_status hca_cmd_alloc_td(struct hca *hca, const void *in, size_t i
 static hca_cmd_status hca_cmd_dealloc_td(struct hca *hca, const void *in, size_t inlen,
 					 void *out, size_t outlen)
 {
-	return hca_number_free(&hca->tds, MLX5_GET(dealloc_transport_domain_in, in,
-						   transport_domain));
+	return hca_number_free(&hca->tds,
+			       MLX5_GET(dealloc_transport_domain_in, in, transport_domain),
+			       MLX5_GET(dealloc_transport_domain_in, in, uid));
+}
+
+static hca_cmd_status hca_cmd_create_uctx(struct hca *hca, const void *in, size_t inlen,
+					  void *out, size_t outlen)
+{
+	hca_cmd_status status;
+	u32 uid;
+
+	/* Raw transmit and internal device resources are not offered (uctx_cap). */
+	if (MLX5_GET(create_uctx_in, in, uctx.cap))
+		return HCA_REFUSE(BAD_PARAM_ERR, 3);
+	status = hca_number_alloc(hca, &hca->uctxs, &hca->uctx_next, 1,
+				  (1 << HCA_LOG_MAX_UCTX) - 1, 0, &uid);
+	if (!status)
+		MLX5_SET(create_uctx_out, out, uid, uid);
+	return status;
+}
+
+static hca_cmd_status hca_cmd_destroy_uctx(struct hca *hca, const void *in, size_t inlen,
+					   void *out, size_t outlen)
+{
+	return hca_number_free(&hca->uctxs, MLX5_GET(destroy_uctx_in, in, uid), 0);
 }
 
 static hca_cmd_status hca_cmd_set_roce_address(struct hca *hca, const void *in, size_t inlen,
@@ -206,6 +236,10 @@ static const struct hca_cmd hca_cmds[] = {
 		hca_cmd_destroy_mkey),
 	HCA_CMD(QUERY_SPECIAL_CONTEXTS, query_special_contexts_in, query_special_contexts_out,
 		READY, READY, hca_cmd_query_special_contexts),
+	HCA_CMD(ALLOC_MEMIC, alloc_memic_in, alloc_memic_out, READY, READY,
+		hca_cmd_alloc_memic),
+	HCA_CMD(DEALLOC_MEMIC, dealloc_memic_in, dealloc_memic_out, READY, READY,
+		hca_cmd_dealloc_memic),
 	HCA_CMD(CREATE_EQ, create_eq_in, create_eq_out, READY, READY, hca_cmd_create_eq),
 	HCA_CMD(DESTROY_EQ, destroy_eq_in, destroy_eq_out, READY, READY, hca_cmd_destroy_eq),
 	HCA_CMD(QUERY_EQ, query_eq_in, query_eq_out, READY, READY, hca_cmd_query_eq),
@@ -237,6 +271,9 @@ static const struct hca_cmd hca_cmds[] = {
 		READY, READY, hca_cmd_alloc_td),
 	HCA_CMD(DEALLOC_TRANSPORT_DOMAIN, dealloc_transport_domain_in,
 		dealloc_transport_domain_out, READY, READY, hca_cmd_dealloc_td),
+	HCA_CMD(CREATE_UCTX, create_uctx_in, create_uctx_out, READY, READY, hca_cmd_create_uctx),
+	HCA_CMD(DESTROY_UCTX, destroy_uctx_in, destroy_uctx_out, READY, READY,
+		hca_cmd_destroy_uctx),
 };
 /* clang-format on */
 

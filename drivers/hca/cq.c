@@ -169,16 +169,20 @@ bool hca_cq_look_at_arm(struct hca_cq *cq, bool rung, bool may_call)
  * hca_cq_use() - a queue pair begins to report to a CQ
  * @hca: the HCA
  * @cqn: its number
+ * @uid: user context of the queue pair, 0 for the kernel
  *
  * Context: any.
- * Return: the CQ, which stays until hca_cq_unuse(), or NULL.
+ * Return: the CQ, which stays until hca_cq_unuse(), or NULL; the CQs of others do
+ * not exist for a user context.
  */
-struct hca_cq *hca_cq_use(struct hca *hca, u32 cqn)
+struct hca_cq *hca_cq_use(struct hca *hca, u32 cqn, u16 uid)
 {
 	struct hca_cq *cq;
 
 	rcu_read_lock();
 	cq = xa_load(&hca->cqs, cqn);
+	if (cq && uid && cq->uid != uid)
+		cq = NULL;
 	if (cq && !atomic_inc_unless_negative(&cq->users))
 		cq = NULL;
 	rcu_read_unlock();
@@ -216,7 +220,7 @@ hca_cmd_status hca_cmd_create_cq(struct hca *hca, const void *in, size_t inlen,
 	hca_cmd_status status;
 	struct hca_cq *cq;
 
-	if (MLX5_GET(create_cq_in, in, cq_umem_valid) || MLX5_GET(create_cq_in, in, uid))
+	if (MLX5_GET(create_cq_in, in, cq_umem_valid))
 		return HCA_REFUSE(BAD_PARAM_ERR, 1);
 	cq = kzalloc_obj(*cq);
 	if (!cq)
@@ -240,10 +244,15 @@ hca_cmd_status hca_cmd_create_cq(struct hca *hca, const void *in, size_t inlen,
 		goto free_buf;
 	}
 	cq->arm_seen = be32_to_cpu(READ_ONCE(cq->dbr[1]));
-	cq->uar_number = hca_number_get(&hca->uars, uar);
+	cq->uid = MLX5_GET(create_cq_in, in, uid);
+	if (!hca_uctx_use(hca, cq->uid, &cq->owner)) {
+		status = HCA_REFUSE(BAD_RES_ERR, 9);
+		goto free_buf;
+	}
+	cq->uar_number = hca_number_get(&hca->uars, uar, cq->uid);
 	if (!cq->uar_number) {
 		status = HCA_REFUSE(BAD_RES_ERR, 5);
-		goto free_buf;
+		goto unuse_uctx;
 	}
 	cq->eq = hca_eq_get(hca, MLX5_GET(cqc, cqc, c_eqn_or_apu_element));
 	if (!cq->eq || !atomic_inc_unless_negative(&cq->eq->users)) {
@@ -274,6 +283,8 @@ put_eq:
 	if (cq->eq)
 		hca_ref_put(&cq->eq->ref);
 	hca_number_put(cq->uar_number);
+unuse_uctx:
+	hca_uctx_unuse(cq->owner);
 free_buf:
 	hca_buf_free(&cq->buf);
 free_cq:
@@ -301,10 +312,22 @@ struct hca_cq *hca_cq_get(struct hca *hca, u32 cqn)
 	return cq;
 }
 
+/* As hca_cq_get(), for a command under @uid: others' CQs do not exist for it. */
+static struct hca_cq *hca_cq_get_owned(struct hca *hca, u32 cqn, u16 uid)
+{
+	struct hca_cq *cq = hca_cq_get(hca, cqn);
+
+	if (!cq || !uid || cq->uid == uid)
+		return cq;
+	hca_ref_put(&cq->ref);
+	return NULL;
+}
+
 hca_cmd_status hca_cmd_query_cq(struct hca *hca, const void *in, size_t inlen,
 				void *out, size_t outlen)
 {
-	struct hca_cq *cq = hca_cq_get(hca, MLX5_GET(query_cq_in, in, cqn));
+	struct hca_cq *cq = hca_cq_get_owned(hca, MLX5_GET(query_cq_in, in, cqn),
+					     MLX5_GET(general_obj_in_cmd_hdr, in, uid));
 	void *cqc = MLX5_ADDR_OF(query_cq_out, out, cq_context);
 	unsigned long flags;
 
@@ -364,9 +387,9 @@ hca_cmd_status hca_cmd_modify_cq(struct hca *hca, const void *in, size_t inlen,
 	/* MLX5_CQ_OPMOD_RESIZE; moderation is not offered */
 	if (MLX5_GET(modify_cq_in, in, op_mod) != 1)
 		return HCA_REFUSE(BAD_OP_ERR, 1);
-	if (MLX5_GET(modify_cq_in, in, cq_umem_valid) || MLX5_GET(modify_cq_in, in, uid))
+	if (MLX5_GET(modify_cq_in, in, cq_umem_valid))
 		return HCA_REFUSE(BAD_PARAM_ERR, 1);
-	cq = hca_cq_get(hca, MLX5_GET(modify_cq_in, in, cqn));
+	cq = hca_cq_get_owned(hca, MLX5_GET(modify_cq_in, in, cqn), MLX5_GET(modify_cq_in, in, uid));
 	if (!cq)
 		return HCA_REFUSE(BAD_RES_ERR, 1);
 	status = hca_cq_ring_init(hca, &buf, cqc, pas,
@@ -389,6 +412,7 @@ static void hca_cq_free(struct hca_cq *cq)
 	cancel_work_sync(&cq->overrun);
 	atomic_dec(&cq->eq->users);
 	hca_number_put(cq->uar_number);
+	hca_uctx_unuse(cq->owner);
 	hca_ctx_put(hca, &hca->icm.cqc, cq->cqn);
 	hca_buf_free(&cq->buf);
 	xa_erase(&hca->cqs, cq->cqn);
@@ -399,7 +423,7 @@ hca_cmd_status hca_cmd_destroy_cq(struct hca *hca, const void *in, size_t inlen,
 				  void *out, size_t outlen)
 {
 	u32 cqn = MLX5_GET(destroy_cq_in, in, cqn);
-	struct hca_cq *cq = hca_cq_get(hca, cqn);
+	struct hca_cq *cq = hca_cq_get_owned(hca, cqn, MLX5_GET(destroy_cq_in, in, uid));
 	hca_cmd_status status = HCA_OK;
 
 	if (!cq)

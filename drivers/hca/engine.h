@@ -16,7 +16,11 @@
  *    icm->lock nests inside nothing of this and holds nothing of it.
  *  - An access count of an MKey (hca_mkey_enter()) is held only between finding
  *    the key and the end of one chunk's copy. Locks are taken before it, never
- *    while it is held, spinlocks of a CQ excepted (HM 11.4 R1).
+ *    while it is held, spinlocks of a CQ excepted (HM 11.4 R1). Who meets a key
+ *    that is being changed lets go of everything before it waits.
+ *  - A writer of an MKey holds one of hca->mkey_locks[], taken after sq_lock,
+ *    rq_lock and umr_lock, and takes no second one (HM 11.4 R6). Nothing is allocated
+ *    under it, for UMR runs in reclaim.
  *  - The interrupt callback is called with no spinlock held; what it may call of the
  *    wall, hca_uar_store() without HCA_STORE_INLINE, takes none but spinlocks.
  */
@@ -55,6 +59,18 @@
 #define HCA_PAGE_OFFSET_SHIFT	6
 
 #define HCA_LOG_MAX_MKEY	20
+#define HCA_LOG_MAX_KLM_LIST	16
+#define HCA_MKEY_LOCKS		64
+#define HCA_MAX_INDIRECTION	4
+#define HCA_LOG_MAX_UCTX	12
+
+/* Device memory, its smallest piece, and the largest alignment in units of that. */
+#define HCA_MEMIC_SIZE		(128UL << 10)
+#define HCA_LOG_MEMIC_GRANULE	6
+#define HCA_LOG_MAX_MEMIC_ALIGN	6
+
+/* The largest list of a UMR: 16 bits of octowords. */
+#define HCA_UMR_MAX_LIST	(65535UL * 16)
 #define HCA_LOG_MAX_QP		17
 #define HCA_LOG_MAX_CQ		17
 #define HCA_MAX_EQS		64
@@ -70,6 +86,8 @@
 #define HCA_ROCE_ADDRESSES	256
 #define HCA_MIN_LOG_PAGE_MTT	12
 #define HCA_MAX_LOG_PAGE_MTT	31
+#define HCA_MIN_LOG_PAGE_KSM	12
+#define HCA_MAX_LOG_PAGE_KSM	36
 
 /* The wire's largest message; also what a zero byte_count stands for (HM 4.1). */
 #define HCA_MAX_MSG		(1ULL << 31)
@@ -258,39 +276,79 @@ struct hca_mkc {
 	u8 a:1;
 };
 
+enum hca_mkey_state {
+	HCA_MKEY_NONE,		/* the index is not given, or the key not ready or on its way out */
+	HCA_MKEY_LIVE,		/* accesses may begin */
+	HCA_MKEY_CHANGING,	/* accesses wait: see hca_mkey_freeze() */
+};
+
+/**
+ * struct hca_klms - what a list of KLM entries adds up to
+ * @nr: entries that can be reached
+ * @bad: what follows them is malformed, and not just the end
+ * @repeated: a repeated block: @end counts within a cycle, entries start at octoword 1
+ * @cycle: bytes of a cycle
+ * @repeat: cycles
+ * @end: bytes up to the end of each entry
+ *
+ * Room for all entries that the table can hold is there from CREATE_MKEY on.
+ */
+struct hca_klms {
+	u32 nr;
+	bool bad;
+	bool repeated;
+	u32 cycle;
+	u32 repeat;
+	u64 end[];
+};
+
 /**
  * struct hca_mkey - what the engine keeps beside an MKC
- * @mkc: the MKC decoded; constant while the key is alive
- * @inflight: accesses running, counted in the slot that @epoch selected
- * @epoch: lowest bit selects the slot for accesses that begin
- * @live: the key exists; without it an access must not begin
- * @draining: somebody waits for a slot to become 0
+ * @mkc: the MKC decoded
+ * @inflight: accesses running
+ * @state: enum hca_mkey_state
+ * @uid: user context that made it, 0 for the kernel
  * @xlt: translation table
+ * @klms: KLM mode only: sums of its list
  * @image: the MKC, 64 bytes in a firmware page, the truth for QUERY_MKEY
  * @pd: its protection domain
+ * @owner: user context of @uid, or NULL
+ * @memic: MEMIC mode only: the allocation it lies in
  * @rcu: of the first key of a page of the MPT: frees them all
  *
  * The keys of a page of the MPT are one array. Of a key that is accessed, one cache
- * line is looked at: the first.
+ * line is looked at: the first. Everything down to @xlt is constant while an
+ * access is counted in @inflight.
  */
 struct hca_mkey {
 	struct hca_mkc mkc;
-	atomic_t inflight[2];
-	unsigned int epoch;
-	u8 live;
-	bool draining;
+	atomic_t inflight;
+	u8 state;
+	u16 uid;
 	struct hca_xlt xlt;
+	struct hca_klms *klms;
 	void *image;
 	struct hca_number *pd;
+	struct hca_number *owner;
+	struct hca_memic *memic;
 	struct rcu_head rcu;
 } ____cacheline_aligned;
-static_assert(offsetofend(struct hca_mkey, xlt.only) == 64);
+static_assert(offsetofend(struct hca_mkey, xlt.only) <= 64);
 
 /* Special keys, HM 2.2: values and place in the index space. */
 #define HCA_KEY_TERMINATE	0x100
 #define HCA_KEY_RESD		0x200
+#define HCA_KEY_NULL		0x300
+#define HCA_KEY_REPEATED	0x400
 #define HCA_KEY_DUMP_FILL	0x500
 #define HCA_FIRST_MKEY		16
+
+/* A key that means something without an MKC. */
+static inline bool hca_key_special(u32 key)
+{
+	return key == HCA_KEY_TERMINATE || key == HCA_KEY_RESD || key == HCA_KEY_NULL ||
+	       key == HCA_KEY_REPEATED || key == HCA_KEY_DUMP_FILL;
+}
 
 /* xlate.c */
 
@@ -300,12 +358,14 @@ static_assert(offsetofend(struct hca_mkey, xlt.only) == 64);
  * @qpn: number of the queue pair
  * @remote: the key is an rkey
  * @rlky: resd_lkey is allowed (queue context rlky)
+ * @any_pd: the queue has no PD and reaches every key (REG_UMR)
  */
 struct hca_who {
 	u32 pd;
 	u32 qpn;
 	bool remote;
 	bool rlky;
+	bool any_pd;
 };
 
 /* A contiguous piece of memory. @p is NULL for dump_fill_mkey. */
@@ -325,7 +385,8 @@ struct hca_seg {
  * @nr_held: entries of @held
  * @seg: the pieces, in request order
  * @held: the MKeys whose access count is held until hca_sgl_release()
- * @slot: in which slot each of them is counted
+ * @changing: the translation met this key while it was being changed: release,
+ *	hca_mkey_wait(), and start again. 0 for none
  * @syndrome: why the last translation failed
  * @key: and on which key
  * @va: at which address
@@ -334,13 +395,19 @@ struct hca_sgl {
 	u32 bytes;
 	u16 nr_segs;
 	u16 nr_held;
+	u32 changing;
 	u8 syndrome;
 	u32 key;
 	u64 va;
 	struct hca_seg seg[HCA_MAX_SEGS];
 	struct hca_mkey *held[HCA_MAX_HELD];
-	u8 slot[HCA_MAX_HELD];
 };
+
+/* The translation did not just run out of room. */
+static inline bool hca_sgl_failed(const struct hca_sgl *sgl)
+{
+	return sgl->syndrome || sgl->changing;
+}
 
 /**
  * struct hca_walk - a translation in progress
@@ -348,6 +415,7 @@ struct hca_sgl {
  * @who: for whom
  * @access: what will be done
  * @sgl: receives the result
+ * @level: indirect keys above the one in hand
  * @trace: called for each table look-up, or NULL
  * @trace_arg: its argument
  */
@@ -355,6 +423,7 @@ struct hca_walk {
 	struct hca *hca;
 	struct hca_who who;
 	enum hca_access access;
+	unsigned int level;
 	struct hca_sgl *sgl;
 	void (*trace)(void *arg, const struct hca_explain_step *step);
 	void *trace_arg;
@@ -414,6 +483,8 @@ struct hca_cq {
 	struct hca_eq *eq;
 	u32 uar;
 	struct hca_number *uar_number;
+	struct hca_number *owner;
+	u16 uid;
 	atomic_t users;
 	void *image;
 	spinlock_t lock;
@@ -468,7 +539,7 @@ struct hca_sge_list {
  * @fm_ce_se: from the control segment
  * @index: SQ index of its first basic block
  * @blocks: basic blocks that it takes
- * @imm: immediate as in the WQE
+ * @imm: immediate as in the WQE; key to invalidate or, for UMR, to change
  * @rkey: remote key
  * @raddr: remote address
  * @swap_add: atomic argument
@@ -519,6 +590,10 @@ struct hca_recv {
  *	anything else under both
  * @dead: being destroyed: no timer or worker is started any more
  * @pd: protection domain, like the next ones constant from CREATE_QP on
+ * @rlky: may use resd_lkey
+ * @fre: may change keys that name pages
+ * @pd_number: the same, NULL if it has none (REG_UMR)
+ * @uid: user context that made it, 0 for the kernel
  * @dbr: doorbell records: [0] receive, [1] send
  * @image: the QPC, in a firmware page; written with both locks held
  * @rgid_ours: the destination is one of our GIDs, as of @rgid_seen
@@ -549,10 +624,13 @@ struct hca_qp {
 	u8 state;
 	bool dead;
 	bool rlky;
+	bool fre;
 	u32 pd;
 	u32 uar;
 	struct hca_number *pd_number;
 	struct hca_number *uar_number;
+	struct hca_number *owner;
+	u16 uid;
 	u32 user_index;
 	struct hca_cq *scq;
 	struct hca_cq *rcq;
@@ -599,9 +677,33 @@ struct hca_qp {
 	unsigned int flush_delay;
 };
 
-/* PDs, UARs and transport domains: numbers with users */
+/* memic.c */
+
+/**
+ * struct hca_memics - the device memory that MEMIC keys reach
+ * @lock: protects @used, @list and the users of its entries
+ * @va: BAR 0: contiguous, so that pieces of it can be mapped to user space
+ * @used: bitmap of granules given
+ * @list: struct hca_memic in no order
+ */
+struct hca_memics {
+	struct mutex lock;
+	void *va;
+	unsigned long *used;
+	struct list_head list;
+};
+
+/**
+ * struct hca_number - a PD, UAR, transport domain or user context
+ * @users: objects that name it
+ * @uid: user context that it belongs to, 0 for the kernel
+ * @owner: that user context, or NULL
+ * @rcu: look-ups run under RCU
+ */
 struct hca_number {
 	atomic_t users;
+	u16 uid;
+	struct hca_number *owner;
 	struct rcu_head rcu;
 };
 
@@ -623,10 +725,16 @@ enum hca_life {
  * @roce_lock: protects @roce
  * @roce: RoCE address table
  * @roce_changes: counts its changes; starts at 1
+ * @uctxs: user contexts, by uid
  * @mkey_map: the key indices that are given
+ * @mkey_locks: by index modulo their number: changing, withdrawing a key
+ * @umr_lock: protects @umr_list; taken before any of @mkey_locks
+ * @umr_list: private copy of the list that a UMR fetches by pointer
+ * @memic: device memory
  * @mkey_next: cyclic allocation of key indices; likewise the others, under their
  *	xarray's lock
- * @drain: woken when an access count that somebody waits for drops to 0
+ * @drain: woken when the accesses that a writer of an MKey waits for are over, and
+ *	when it lets them begin again
  * @atomic_lock: makes atomics atomic among each other
  * @wq: the engine's workers; WQ_MEM_RECLAIM because UMR runs in reclaim
  * @counters: events, per CPU
@@ -641,15 +749,21 @@ struct hca {
 	struct xarray cqs;
 	struct xarray qps;
 	unsigned long *mkey_map;
+	struct mutex mkey_locks[HCA_MKEY_LOCKS];
+	struct mutex umr_lock;
+	void *umr_list;
+	struct hca_memics memic;
 	struct xarray pds;
 	struct xarray uars;
 	struct xarray tds;
+	struct xarray uctxs;
 	u32 cq_next;
 	u32 qp_next;
 	u32 mkey_next;
 	u32 pd_next;
 	u32 uar_next;
 	u32 td_next;
+	u32 uctx_next;
 	spinlock_t roce_lock;
 	u8 roce[HCA_ROCE_ADDRESSES][MLX5_ST_SZ_BYTES(roce_addr_layout)];
 	unsigned int roce_changes;
@@ -706,11 +820,14 @@ hca_cmd_status hca_cmd_query_hca_cap(struct hca *hca, const void *in, size_t inl
 				     void *out, size_t outlen);
 
 /* number.c */
-hca_cmd_status hca_number_alloc(struct xarray *xa, u32 *next, u32 min, u32 max, u32 *id);
-hca_cmd_status hca_number_free(struct xarray *xa, u32 id);
-struct hca_number *hca_number_get(struct xarray *xa, u32 id);
+hca_cmd_status hca_number_alloc(struct hca *hca, struct xarray *xa, u32 *next, u32 min, u32 max,
+				u16 uid, u32 *id);
+hca_cmd_status hca_number_free(struct xarray *xa, u32 id, u16 uid);
+struct hca_number *hca_number_get(struct xarray *xa, u32 id, u16 uid);
 void hca_number_put(struct hca_number *number);
 void hca_numbers_destroy(struct xarray *xa);
+bool hca_uctx_use(struct hca *hca, u16 uid, struct hca_number **owner);
+void hca_uctx_unuse(struct hca_number *owner);
 
 /* mkey.c */
 hca_cmd_status hca_cmd_create_mkey(struct hca *hca, const void *in, size_t inlen,
@@ -719,11 +836,40 @@ hca_cmd_status hca_cmd_query_mkey(struct hca *hca, const void *in, size_t inlen,
 				  void *out, size_t outlen);
 hca_cmd_status hca_cmd_destroy_mkey(struct hca *hca, const void *in, size_t inlen,
 				    void *out, size_t outlen);
-struct hca_mkey *hca_mkey_enter(struct hca *hca, u32 index, unsigned int *slot);
-void hca_mkey_leave(struct hca *hca, struct hca_mkey *mkey, unsigned int slot);
+struct hca_mkey *hca_mkey_enter(struct hca *hca, u32 index);
+void hca_mkey_leave(struct hca *hca, struct hca_mkey *mkey);
+void hca_mkey_wait(struct hca *hca, u32 index);
+struct hca_mkey *hca_mkey_lock(struct hca *hca, u32 index);
+void hca_mkey_unlock(struct hca *hca, u32 index);
+void hca_mkey_freeze(struct hca *hca, struct hca_mkey *mkey);
+void hca_mkey_thaw(struct hca *hca, struct hca_mkey *mkey);
+void hca_mkc_decode(const void *image, struct hca_mkc *mkc);
+bool hca_mkc_range_ok(const void *image);
+bool hca_mkc_page_size_ok(const void *image);
 void hca_mkeys_destroy(struct hca *hca);
 
+/* klm.c */
+struct hca_klms *hca_klms_alloc(u32 octwords);
+void hca_klms_update(struct hca_mkey *mkey);
+u64 hca_walk_klm(struct hca_walk *walk, struct hca_mkey *mkey, u32 key, u64 va, u64 want);
+u64 hca_walk_ksm(struct hca_walk *walk, struct hca_mkey *mkey, u32 key, u64 va, u64 want);
+
+/* memic.c */
+int hca_memic_init(struct hca *hca);
+void hca_memic_destroy(struct hca *hca);
+struct hca_memic *hca_memic_use(struct hca *hca, u64 start, u64 len, u16 uid);
+void hca_memic_unuse(struct hca *hca, struct hca_memic *memic);
+hca_cmd_status hca_cmd_alloc_memic(struct hca *hca, const void *in, size_t inlen,
+				   void *out, size_t outlen);
+hca_cmd_status hca_cmd_dealloc_memic(struct hca *hca, const void *in, size_t inlen,
+				     void *out, size_t outlen);
+
+/* inval.c */
+u8 hca_invalidate(struct hca *hca, u32 key, u32 pd, u32 qpn);
+
 /* xlate.c */
+u64 hca_refuse(struct hca_walk *walk, u32 key, u64 va, u64 len, enum hca_check check);
+u64 hca_walk_entry(struct hca_walk *walk, u32 key, u64 va, u64 want);
 u64 hca_xlate(struct hca_walk *walk, u32 key, u64 va, u64 len, u64 want);
 void hca_sgl_init(struct hca_sgl *sgl);
 void hca_sgl_release(struct hca *hca, struct hca_sgl *sgl);
@@ -763,7 +909,7 @@ hca_cmd_status hca_cmd_destroy_cq(struct hca *hca, const void *in, size_t inlen,
 void hca_cq_post(struct hca_cq *cq, const struct mlx5_cqe64 *cqe, u8 opcode, bool solicited);
 bool hca_cq_look_at_arm(struct hca_cq *cq, bool rung, bool may_call);
 struct hca_cq *hca_cq_get(struct hca *hca, u32 cqn);
-struct hca_cq *hca_cq_use(struct hca *hca, u32 cqn);
+struct hca_cq *hca_cq_use(struct hca *hca, u32 cqn, u16 uid);
 void hca_cq_unuse(struct hca_cq *cq);
 void hca_cqs_destroy(struct hca *hca);
 
@@ -806,6 +952,7 @@ bool hca_parse_data(const u8 *wqe, size_t len, struct hca_sge_list *list, bool r
 /**
  * enum hca_answer - what a step of a request came to
  * @HCA_ANSWER_MORE: a chunk has been moved, more to come
+ * @HCA_ANSWER_AGAIN: nothing has been moved, a key was just being changed
  * @HCA_ANSWER_DONE: the request is complete
  * @HCA_ANSWER_NONE: nobody answered; a retry timer must run
  * @HCA_ANSWER_RNR: receiver not ready
@@ -813,6 +960,7 @@ bool hca_parse_data(const u8 *wqe, size_t len, struct hca_sge_list *list, bool r
  */
 enum hca_answer {
 	HCA_ANSWER_MORE,
+	HCA_ANSWER_AGAIN,
 	HCA_ANSWER_DONE,
 	HCA_ANSWER_NONE,
 	HCA_ANSWER_RNR,
@@ -834,6 +982,10 @@ struct hca_result {
 };
 
 enum hca_answer hca_request(struct hca_qp *qp, struct hca_result *result);
+
+/* umr.c */
+u8 hca_umr_parse(struct hca_req *req, size_t len);
+enum hca_answer hca_umr(struct hca_qp *qp, struct hca_result *result);
 
 /* doorbell.c has only hca_uar_store() and hca_uar_scan() of the wall */
 

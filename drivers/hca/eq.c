@@ -210,7 +210,7 @@ hca_cmd_status hca_cmd_create_eq(struct hca *hca, const void *in, size_t inlen,
 	INIT_WORK(&eq->irq_work, hca_eq_irq_work);
 	for (i = 0; i < 4; i++)
 		eq->events[i] = MLX5_GET64(create_eq_in, in, event_bitmask[i]);
-	eq->uar = hca_number_get(&hca->uars, uar);
+	eq->uar = hca_number_get(&hca->uars, uar, 0);
 	if (!eq->uar) {
 		status = HCA_REFUSE(BAD_RES_ERR, 3);
 		goto free_eq;

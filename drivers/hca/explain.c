@@ -31,6 +31,7 @@ int hca_explain(struct hca *hca, const struct hca_explain_req *req,
 	struct hca_explanation e = { .steps = steps, .max = max };
 	struct hca_walk walk = { .hca = hca, .access = req->access };
 	u64 done = 0, n;
+	unsigned int before;
 	struct hca_qp *qp;
 	int ret;
 
@@ -41,6 +42,7 @@ int hca_explain(struct hca *hca, const struct hca_explain_req *req,
 	walk.who.pd = qp->pd;
 	walk.who.qpn = qp->qpn;
 	walk.who.rlky = qp->rlky;
+	walk.who.any_pd = !qp->pd_number;
 	walk.who.remote = req->remote;
 	hca_qp_put(qp);
 	walk.sgl = kmalloc_obj(*walk.sgl);
@@ -50,9 +52,16 @@ int hca_explain(struct hca *hca, const struct hca_explain_req *req,
 	walk.trace_arg = &e;
 	while (done < req->len) {
 		hca_sgl_init(walk.sgl);
+		before = e.nr;
 		n = hca_xlate(&walk, req->key, req->va + done, req->len - done,
 			      min_t(u64, req->len - done, HCA_CHUNK));
 		hca_sgl_release(hca, walk.sgl);
+		if (walk.sgl->changing) {
+			/* These steps are told again, as they are after the change. */
+			e.nr = before;
+			hca_mkey_wait(hca, walk.sgl->changing);
+			continue;
+		}
 		if (!n) {
 			*syndrome = walk.sgl->syndrome;
 			break;

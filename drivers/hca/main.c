@@ -15,6 +15,7 @@
 struct hca *hca_create(const struct hca_host_ops *ops, void *host)
 {
 	struct hca *hca;
+	int i;
 
 	hca = kzalloc_obj(*hca);
 	if (!hca)
@@ -29,8 +30,13 @@ struct hca *hca_create(const struct hca_host_ops *ops, void *host)
 				 sizeof(*hca->mkey_map), GFP_KERNEL);
 	if (!hca->mkey_map)
 		goto free_wq;
-	if (hca_icm_init(hca))
+	hca->umr_list = kvmalloc(HCA_UMR_MAX_LIST, GFP_KERNEL);
+	if (!hca->umr_list)
 		goto free_map;
+	if (hca_memic_init(hca))
+		goto free_umr_list;
+	if (hca_icm_init(hca))
+		goto destroy_memic;
 	hca->ops = ops;
 	hca->host = host;
 	mutex_init(&hca->life_lock);
@@ -40,12 +46,20 @@ struct hca *hca_create(const struct hca_host_ops *ops, void *host)
 	xa_init_flags(&hca->pds, XA_FLAGS_ALLOC1);
 	xa_init_flags(&hca->uars, XA_FLAGS_ALLOC1);
 	xa_init_flags(&hca->tds, XA_FLAGS_ALLOC1);
+	xa_init_flags(&hca->uctxs, XA_FLAGS_ALLOC1);
+	for (i = 0; i < HCA_MKEY_LOCKS; i++)
+		mutex_init(&hca->mkey_locks[i]);
+	mutex_init(&hca->umr_lock);
 	spin_lock_init(&hca->roce_lock);
 	hca->roce_changes = 1;
 	spin_lock_init(&hca->atomic_lock);
 	init_waitqueue_head(&hca->drain);
 	return hca;
 
+destroy_memic:
+	hca_memic_destroy(hca);
+free_umr_list:
+	kvfree(hca->umr_list);
 free_map:
 	kvfree(hca->mkey_map);
 free_wq:
@@ -59,6 +73,8 @@ free_hca:
 
 void hca_destroy(struct hca *hca)
 {
+	int i;
+
 	hca_qps_destroy(hca);
 	hca_cqs_destroy(hca);
 	hca_eqs_destroy(hca);
@@ -67,7 +83,13 @@ void hca_destroy(struct hca *hca)
 	hca_numbers_destroy(&hca->uars);
 	hca_numbers_destroy(&hca->pds);
 	hca_icm_destroy(hca);
+	hca_memic_destroy(hca);
+	hca_numbers_destroy(&hca->uctxs);
 	destroy_workqueue(hca->wq);
+	for (i = 0; i < HCA_MKEY_LOCKS; i++)
+		mutex_destroy(&hca->mkey_locks[i]);
+	mutex_destroy(&hca->umr_lock);
+	kvfree(hca->umr_list);
 	kvfree(hca->mkey_map);
 	xa_destroy(&hca->qps);
 	xa_destroy(&hca->cqs);

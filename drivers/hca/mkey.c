@@ -7,16 +7,19 @@
  *  - An index is reserved in hca->mkey_map from before its key is built until after
  *    it has been torn down, so nobody else can be given it, and its page of the MPT
  *    stays. The key is live between the two. What can fail is done before.
- *  - The MKC in the firmware page is what CREATE_MKEY was given, handles excepted;
- *    hca_mkey.mkc is the same, decoded for the data path.
- *  - An access counts itself in inflight[epoch & 1] and checks afterwards that the
- *    key is live and the epoch still the one it counted in; the withdrawer flips the
- *    epoch and then waits for the old slot. So it waits for every access that can have
- *    seen the old state, and for none that began later (HM 11.3, guarantee G).
- *  - The counts and the epoch go on from one key of an index to the next: a look-up that
- *    comes too late for a key may for a moment be counted in its successor.
+ *  - The MKC in the firmware page is what CREATE_MKEY was given and UMRs have made of
+ *    it, handles excepted; hca_mkey.mkc is the same, decoded for the data path.
+ *  - An access counts itself and checks afterwards that the key is live. Whoever
+ *    changes or withdraws a key first makes it not live and then waits until the
+ *    count is 0. So nothing of the old state is in use when the change begins, no
+ *    access sees half of one, and none of the old state is running when its
+ *    completion can be seen (HM 11.2, guarantee G; 11.3 suggests two counts and
+ *    a sequence number instead, which let accesses begin during the change).
+ *  - The count goes on from one key of an index to the next: a look-up that comes too
+ *    late for a key may for a moment be counted in its successor.
  */
 #include <linux/bitmap.h>
+#include <linux/err.h>
 #include <linux/errno.h>
 #include <linux/log2.h>
 #include <linux/minmax.h>
@@ -59,8 +62,15 @@ static unsigned int hca_mkc_mode(const void *mkc)
 	return MLX5_GET(mkc, mkc, access_mode_4_2) << 2 | MLX5_GET(mkc, mkc, access_mode_1_0);
 }
 
-static void hca_mkc_decode(const void *mkc, struct hca_mkc *c)
+/**
+ * hca_mkc_decode() - take what an access looks at out of an MKC
+ * @image: the MKC
+ * @c: filled in
+ */
+void hca_mkc_decode(const void *image, struct hca_mkc *c)
 {
+	const void *mkc = image;
+
 	c->start = MLX5_GET64(mkc, mkc, start_addr);
 	c->len = MLX5_GET64(mkc, mkc, len);
 	c->pd = MLX5_GET(mkc, mkc, pd);
@@ -87,6 +97,75 @@ static void hca_mkc_set_handles(__be32 *mkc, u64 addr)
 	mkc[0x30 / 4] = cpu_to_be32(addr);
 }
 
+/**
+ * hca_mkc_range_ok() - check 10 of HM 7.1: the region does not wrap
+ * @image: the MKC
+ */
+bool hca_mkc_range_ok(const void *image)
+{
+	u64 start = MLX5_GET64(mkc, image, start_addr);
+	u64 len = MLX5_GET64(mkc, image, len);
+	u64 end;
+
+	if (hca_mkc_mode(image) == MLX5_MKC_ACCESS_MODE_MEMIC)
+		return !check_add_overflow(start, len, &end);
+	return MLX5_GET(mkc, image, length64) || !len || !check_add_overflow(start, len - 1, &end);
+}
+
+/**
+ * hca_mkc_page_size_ok() - check 11 of HM 7.1: page or block size within the capability
+ * @image: the MKC
+ */
+bool hca_mkc_page_size_ok(const void *image)
+{
+	unsigned int log = MLX5_GET(mkc, image, log_page_size);
+
+	switch (hca_mkc_mode(image)) {
+	case MLX5_MKC_ACCESS_MODE_MTT:
+		return log >= HCA_MIN_LOG_PAGE_MTT && log <= HCA_MAX_LOG_PAGE_MTT;
+	case MLX5_MKC_ACCESS_MODE_KSM:
+		return log >= HCA_MIN_LOG_PAGE_KSM && log <= HCA_MAX_LOG_PAGE_KSM;
+	default:
+		return true;
+	}
+}
+
+static bool hca_mode_has_table(unsigned int mode)
+{
+	return mode == MLX5_MKC_ACCESS_MODE_MTT || mode == MLX5_MKC_ACCESS_MODE_KLMS ||
+	       mode == MLX5_MKC_ACCESS_MODE_KSM;
+}
+
+/* Check 6: what a user context makes must not reach memory that it does not own. */
+static bool hca_mode_legal(unsigned int mode, u16 uid)
+{
+	switch (mode) {
+	case MLX5_MKC_ACCESS_MODE_PA:
+	case MLX5_MKC_ACCESS_MODE_MTT:
+		return !uid;
+	case MLX5_MKC_ACCESS_MODE_KLMS:
+	case MLX5_MKC_ACCESS_MODE_KSM:
+	case MLX5_MKC_ACCESS_MODE_MEMIC:
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* Check 12: what the table may hold. */
+static bool hca_table_size_ok(unsigned int mode, u64 octwords)
+{
+	switch (mode) {
+	case MLX5_MKC_ACCESS_MODE_KLMS:
+		return octwords <= 1 << HCA_LOG_MAX_KLM_LIST;
+	case MLX5_MKC_ACCESS_MODE_MTT:
+	case MLX5_MKC_ACCESS_MODE_KSM:
+		return octwords <= 1 << 30;
+	default:
+		return !octwords;
+	}
+}
+
 #define HCA_MKEY_HEADER		0x50	/* CREATE_MKEY without a list may end here ... */
 #define HCA_MKEY_LIST_SIZE_END	0x64	/* ... or somewhere behind the size of the list */
 
@@ -98,13 +177,33 @@ static u64 hca_mkey_list_octwords(const void *in, size_t inlen)
 	return MLX5_GET(create_mkey_in, in, translations_octword_actual_size);
 }
 
-/* The checks of HM 7.1, in its order and with its numbers. Where check 9 passes, @pd is held. */
+/*
+ * What a key holds on to: filled in by the checks that find it, let go of by
+ * hca_mkey_unuse().
+ */
+struct hca_mkey_uses {
+	struct hca_number *owner;
+	struct hca_number *pd;
+	struct hca_memic *memic;
+};
+
+static void hca_mkey_unuse(struct hca *hca, const struct hca_mkey_uses *uses)
+{
+	if (uses->memic)
+		hca_memic_unuse(hca, uses->memic);
+	if (uses->pd)
+		hca_number_put(uses->pd);
+	hca_uctx_unuse(uses->owner);
+}
+
+/* The checks of HM 7.1, in its order and with its numbers. */
 static hca_cmd_status hca_mkey_check(struct hca *hca, const void *in, size_t inlen,
-				     struct hca_number **pd)
+				     struct hca_mkey_uses *uses)
 {
 	const void *mkc = MLX5_ADDR_OF(create_mkey_in, in, memory_key_mkey_entry);
-	u64 start, len, actual = 0, octwords, end;
-	unsigned int mode, log_page;
+	unsigned int mode = hca_mkc_mode(mkc);
+	u16 uid = MLX5_GET(create_mkey_in, in, uid);
+	u64 actual = 0, octwords;
 
 	if (MLX5_GET(create_mkey_in, in, op_mod))
 		return HCA_REFUSE(BAD_OP_ERR, 1);
@@ -113,44 +212,45 @@ static hca_cmd_status hca_mkey_check(struct hca *hca, const void *in, size_t inl
 	actual = hca_mkey_list_octwords(in, inlen);
 	if (inlen < MLX5_ST_SZ_BYTES(create_mkey_in) + actual * 16 && actual)
 		return HCA_REFUSE(BAD_INP_LEN_ERR, 2);
-	/* No user context can exist yet: DEVX is not offered. */
-	if (MLX5_GET(create_mkey_in, in, uid))
+	if (!hca_uctx_use(hca, uid, &uses->owner))
 		return HCA_REFUSE(BAD_RES_ERR, 3);
 	if (hca_mkc_reserved(mkc))
 		return HCA_REFUSE(BAD_PARAM_ERR, 4);
 	if (hca_mkc_not_offered(mkc))
 		return HCA_REFUSE(BAD_PARAM_ERR, 5);
-	mode = hca_mkc_mode(mkc);
-	if (mode != MLX5_MKC_ACCESS_MODE_PA && mode != MLX5_MKC_ACCESS_MODE_MTT)
+	if (!hca_mode_legal(mode, uid))
 		return HCA_REFUSE(BAD_PARAM_ERR, 6);
 	if (!MLX5_GET(mkc, mkc, lr))
 		return HCA_REFUSE(BAD_PARAM_ERR, 7);
 	if (MLX5_GET(mkc, mkc, qpn) != 0xffffff)
 		return HCA_REFUSE(BAD_PARAM_ERR, 8);
-	*pd = hca_number_get(&hca->pds, MLX5_GET(mkc, mkc, pd));
-	if (!*pd)
+	uses->pd = hca_number_get(&hca->pds, MLX5_GET(mkc, mkc, pd), uid);
+	if (!uses->pd)
 		return HCA_REFUSE(BAD_RES_ERR, 9);
-	start = MLX5_GET64(mkc, mkc, start_addr);
-	len = MLX5_GET64(mkc, mkc, len);
-	if (!MLX5_GET(mkc, mkc, length64) && len && check_add_overflow(start, len - 1, &end))
+	if (!hca_mkc_range_ok(mkc))
 		return HCA_REFUSE(BAD_PARAM_ERR, 10);
-	log_page = MLX5_GET(mkc, mkc, log_page_size);
-	if (mode == MLX5_MKC_ACCESS_MODE_MTT &&
-	    (log_page < HCA_MIN_LOG_PAGE_MTT || log_page > HCA_MAX_LOG_PAGE_MTT))
+	if (!hca_mkc_page_size_ok(mkc))
 		return HCA_REFUSE(BAD_PARAM_ERR, 11);
 	octwords = MLX5_GET(mkc, mkc, translations_octword_size);
-	if (mode == MLX5_MKC_ACCESS_MODE_PA ? octwords != 0 : octwords > 1 << 30)
+	if (!hca_table_size_ok(mode, octwords))
 		return HCA_REFUSE(BAD_PARAM_ERR, 12);
 	if (actual > round_up(octwords, 4))
 		return HCA_REFUSE(BAD_PARAM_ERR, 13);
 	if (MLX5_GET(create_mkey_in, in, pg_access) && mode != MLX5_MKC_ACCESS_MODE_MTT)
 		return HCA_REFUSE(BAD_PARAM_ERR, 14);
-	if (MLX5_GET(mkc, mkc, umr_en) && mode != MLX5_MKC_ACCESS_MODE_MTT)
+	if (MLX5_GET(mkc, mkc, umr_en) && !hca_mode_has_table(mode))
 		return HCA_REFUSE(BAD_PARAM_ERR, 15);
-	if (MLX5_GET(create_mkey_in, in, mkey_umem_valid))
+	if (MLX5_GET(create_mkey_in, in, mkey_umem_valid) &&
+	    mode != MLX5_MKC_ACCESS_MODE_KLMS && mode != MLX5_MKC_ACCESS_MODE_KSM)
 		return HCA_REFUSE(BAD_PARAM_ERR, 16);
-	if (MLX5_GET(mkc, mkc, en_rinval) && mode != MLX5_MKC_ACCESS_MODE_MTT)
+	if (MLX5_GET(mkc, mkc, en_rinval) && !hca_mode_has_table(mode))
 		return HCA_REFUSE(BAD_PARAM_ERR, 17);
+	if (mode == MLX5_MKC_ACCESS_MODE_MEMIC) {
+		uses->memic = hca_memic_use(hca, MLX5_GET64(mkc, mkc, start_addr),
+					    MLX5_GET64(mkc, mkc, len), uid);
+		if (!uses->memic)
+			return HCA_REFUSE(BAD_RES_ERR, 18);
+	}
 	return HCA_OK;
 }
 
@@ -167,7 +267,7 @@ static void hca_mkey_load(struct hca_mkey *mkey, const __be64 *mtt, u64 nr, bool
 {
 	u64 i;
 
-	if (pg_access) {
+	if (pg_access || mkey->mkc.mode != MLX5_MKC_ACCESS_MODE_MTT) {
 		hca_xlt_write(&mkey->xlt, 0, mtt, nr * sizeof(*mtt));
 		return;
 	}
@@ -217,18 +317,23 @@ static struct hca_mkey *hca_mkey_at(struct hca *hca, u32 index)
 /* No access is running, and the index is still reserved. */
 static void hca_mkey_free(struct hca *hca, u32 index, struct hca_mkey *mkey)
 {
+	struct hca_mkey_uses uses = {
+		.owner = mkey->owner, .pd = mkey->pd, .memic = mkey->memic,
+	};
+
+	kvfree(mkey->klms);
 	hca_xlt_free(hca, &mkey->xlt);
-	hca_number_put(mkey->pd);
 	hca_ctx_put(hca, &hca->icm.mpt, index);
 	hca_mkey_index_put(hca, index);
+	hca_mkey_unuse(hca, &uses);
 }
 
 hca_cmd_status hca_cmd_create_mkey(struct hca *hca, const void *in, size_t inlen,
 				   void *out, size_t outlen)
 {
 	const void *mkc = MLX5_ADDR_OF(create_mkey_in, in, memory_key_mkey_entry);
-	const __be64 *mtt = (const void *)((const u8 *)in + MLX5_ST_SZ_BYTES(create_mkey_in));
-	struct hca_number *pd = NULL;
+	const __be64 *list = (const void *)((const u8 *)in + MLX5_ST_SZ_BYTES(create_mkey_in));
+	struct hca_mkey_uses uses = {};
 	hca_cmd_status status;
 	struct hca_mkey *mkey;
 	bool pg_access;
@@ -237,15 +342,15 @@ hca_cmd_status hca_cmd_create_mkey(struct hca *hca, const void *in, size_t inlen
 	u64 nr;
 	int err;
 
-	status = hca_mkey_check(hca, in, inlen, &pd);
+	status = hca_mkey_check(hca, in, inlen, &uses);
 	if (status)
-		goto put_pd;
+		goto unuse;
 	pg_access = MLX5_GET(create_mkey_in, in, pg_access);
 	nr = 2 * hca_mkey_list_octwords(in, inlen);
 
 	if (!hca_mkey_index_get(hca, &index)) {
 		status = HCA_REFUSE(LIM_ERR, 20);
-		goto put_pd;
+		goto unuse;
 	}
 	image = hca_ctx_get(hca, &hca->icm.mpt, index);
 	if (!image) {
@@ -254,7 +359,11 @@ hca_cmd_status hca_cmd_create_mkey(struct hca *hca, const void *in, size_t inlen
 	}
 	mkey = hca_mkey_at(hca, index);
 	mkey->image = image;
-	mkey->pd = pd;
+	mkey->pd = uses.pd;
+	mkey->owner = uses.owner;
+	mkey->memic = uses.memic;
+	mkey->uid = MLX5_GET(create_mkey_in, in, uid);
+	mkey->klms = NULL;
 	hca_mkc_decode(mkc, &mkey->mkc);
 	err = hca_xlt_alloc(hca, &mkey->xlt, 16ULL * mkey->mkc.octwords);
 	if (err) {
@@ -262,16 +371,25 @@ hca_cmd_status hca_cmd_create_mkey(struct hca *hca, const void *in, size_t inlen
 		goto put_image;
 	}
 	if (!pg_access && mkey->mkc.mode == MLX5_MKC_ACCESS_MODE_MTT &&
-	    hca_mtt_has_low_bits(mtt, nr)) {
+	    hca_mtt_has_low_bits(list, nr)) {
 		status = HCA_REFUSE(BAD_PARAM_ERR, 22);
 		goto free_xlt;
+	}
+	if (mkey->mkc.mode == MLX5_MKC_ACCESS_MODE_KLMS) {
+		mkey->klms = hca_klms_alloc(mkey->mkc.octwords);
+		if (!mkey->klms) {
+			status = HCA_REFUSE(LIM_ERR, 21);
+			goto free_xlt;
+		}
 	}
 
 	memcpy(image, mkc, MLX5_ST_SZ_BYTES(mkc));
 	hca_mkc_set_handles(image, mkey->xlt.addr);
-	hca_mkey_load(mkey, mtt, nr, pg_access);
+	hca_mkey_load(mkey, list, nr, pg_access);
+	if (mkey->klms)
+		hca_klms_update(mkey);
 	/* Pairs with the acquire in hca_mkey_enter(): who finds the key finds it whole. */
-	smp_store_release(&mkey->live, true);
+	smp_store_release(&mkey->state, HCA_MKEY_LIVE);
 	WRITE_ONCE(hca->mkey_next, index + 1);
 	MLX5_SET(create_mkey_out, out, mkey_index, index);
 	return HCA_OK;
@@ -282,9 +400,8 @@ put_image:
 	hca_ctx_put(hca, &hca->icm.mpt, index);
 put_index:
 	hca_mkey_index_put(hca, index);
-put_pd:
-	if (pd)
-		hca_number_put(pd);
+unuse:
+	hca_mkey_unuse(hca, &uses);
 	return status;
 }
 
@@ -292,72 +409,159 @@ put_pd:
  * hca_mkey_enter() - begin an access through an MKey
  * @hca: the HCA
  * @index: mkey_index
- * @slot: which count was raised, for hca_mkey_leave()
  *
  * Until hca_mkey_leave() the MKC and its table stay as they are, and whoever
- * withdraws them waits.
+ * changes or withdraws them waits.
  *
  * Context: any; the caller does not sleep before hca_mkey_leave() but for
  * preemption.
- * Return: the MKey, or NULL if there is none.
+ * Return: the MKey; NULL if there is none; -EBUSY if it is just being changed: see
+ * hca_mkey_wait().
  */
-struct hca_mkey *hca_mkey_enter(struct hca *hca, u32 index, unsigned int *slot)
+struct hca_mkey *hca_mkey_enter(struct hca *hca, u32 index)
 {
 	struct hca_mkey *mkey;
+	u8 state;
 
 	rcu_read_lock();
 	mkey = hca_mkey_at(hca, index);
-	while (mkey && READ_ONCE(mkey->live)) {
-		*slot = READ_ONCE(mkey->epoch) & 1;
-		atomic_inc(&mkey->inflight[*slot]);
-		/* Pairs with the barrier after the flip in hca_mkey_drain(). */
+	state = mkey ? READ_ONCE(mkey->state) : HCA_MKEY_NONE;
+	if (state == HCA_MKEY_LIVE) {
+		atomic_inc(&mkey->inflight);
+		/* Pairs with the barrier in hca_mkey_quiesce(). */
 		smp_mb__after_atomic();
-		/*
-		 * Pairs with the release in hca_cmd_create_mkey(). The epoch comes second:
-		 * if the key is a successor, the count has to be in a slot of its own life.
-		 */
-		if (likely(smp_load_acquire(&mkey->live) &&
-			   (READ_ONCE(mkey->epoch) & 1) == *slot)) {
+		/* Pairs with the releases in hca_cmd_create_mkey() and hca_mkey_thaw(). */
+		state = smp_load_acquire(&mkey->state);
+		if (likely(state == HCA_MKEY_LIVE)) {
 			rcu_read_unlock();
 			return mkey;
 		}
-		hca_mkey_leave(hca, mkey, *slot);
+		hca_mkey_leave(hca, mkey);
 	}
 	rcu_read_unlock();
-	return NULL;
+	return state == HCA_MKEY_NONE ? NULL : ERR_PTR(-EBUSY);
 }
 
 /**
  * hca_mkey_leave() - the access is over
  * @hca: the HCA
  * @mkey: the MKey; not to be touched afterwards
- * @slot: from hca_mkey_enter()
  *
  * Context: any.
  */
-void hca_mkey_leave(struct hca *hca, struct hca_mkey *mkey, unsigned int slot)
+void hca_mkey_leave(struct hca *hca, struct hca_mkey *mkey)
 {
 	bool wake;
 
 	/* The key may be freed as soon as the count is 0, but not under RCU. */
 	rcu_read_lock();
-	wake = atomic_dec_and_test(&mkey->inflight[slot]) && READ_ONCE(mkey->draining);
+	wake = atomic_dec_and_test(&mkey->inflight) &&
+	       READ_ONCE(mkey->state) != HCA_MKEY_LIVE;
 	rcu_read_unlock();
 	if (wake)
 		wake_up_all(&hca->drain);
 }
 
-/* Waits until no access that began before the call is running. */
-static void hca_mkey_drain(struct hca *hca, struct hca_mkey *mkey)
+static bool hca_mkey_changing(struct hca *hca, u32 index)
 {
-	unsigned int slot = mkey->epoch & 1;
+	struct hca_mkey *mkey;
+	bool changing;
 
-	WRITE_ONCE(mkey->draining, true);
-	WRITE_ONCE(mkey->epoch, mkey->epoch + 1);
+	rcu_read_lock();
+	mkey = hca_mkey_at(hca, index);
+	changing = mkey && READ_ONCE(mkey->state) == HCA_MKEY_CHANGING;
+	rcu_read_unlock();
+	return changing;
+}
+
+/**
+ * hca_mkey_wait() - wait until an MKey has been changed
+ * @hca: the HCA
+ * @index: mkey_index
+ *
+ * A change takes as long as the chunks that are under way and the writing of at most
+ * 1 MiB of entries.
+ *
+ * Context: process, may sleep. The caller holds no access count, and no lock that
+ * an access waits for while it is counted.
+ */
+void hca_mkey_wait(struct hca *hca, u32 index)
+{
+	wait_event(hca->drain, !hca_mkey_changing(hca, index));
+}
+
+/**
+ * hca_mkey_lock() - become the only one who changes or withdraws an MKey
+ * @hca: the HCA
+ * @index: mkey_index
+ *
+ * Context: process, may sleep. The lock is one of hca->mkey_locks[], also when there
+ * is no such key; hca_mkey_unlock() releases it.
+ * Return: the MKey, live and not being changed, or NULL.
+ */
+struct hca_mkey *hca_mkey_lock(struct hca *hca, u32 index)
+{
+	struct hca_mkey *mkey;
+
+	mutex_lock(&hca->mkey_locks[index % HCA_MKEY_LOCKS]);
+	rcu_read_lock();
+	mkey = hca_mkey_at(hca, index);
+	/* Nobody else takes a live key away now, so it outlives the RCU section. */
+	if (mkey && READ_ONCE(mkey->state) == HCA_MKEY_NONE)
+		mkey = NULL;
+	rcu_read_unlock();
+	return mkey;
+}
+
+/**
+ * hca_mkey_unlock() - let others change or withdraw MKeys
+ * @hca: the HCA
+ * @index: as in hca_mkey_lock()
+ */
+void hca_mkey_unlock(struct hca *hca, u32 index)
+{
+	mutex_unlock(&hca->mkey_locks[index % HCA_MKEY_LOCKS]);
+}
+
+/* Lets no access begin any more, and waits until the last one is over. */
+static void hca_mkey_quiesce(struct hca *hca, struct hca_mkey *mkey, enum hca_mkey_state state)
+{
+	WRITE_ONCE(mkey->state, state);
 	/* Pairs with the barrier in hca_mkey_enter(). */
 	smp_mb();
-	wait_event(hca->drain, !atomic_read(&mkey->inflight[slot]));
-	WRITE_ONCE(mkey->draining, false);
+	wait_event(hca->drain, !atomic_read(&mkey->inflight));
+}
+
+/**
+ * hca_mkey_freeze() - keep accesses away from an MKey that will be changed
+ * @hca: the HCA
+ * @mkey: the MKey, locked by hca_mkey_lock()
+ *
+ * On return no access is running; new ones wait until hca_mkey_thaw() (HM 11.3).
+ *
+ * Context: process, waits for running chunks. The caller is not counted in any key.
+ */
+void hca_mkey_freeze(struct hca *hca, struct hca_mkey *mkey)
+{
+	hca_mkey_quiesce(hca, mkey, HCA_MKEY_CHANGING);
+}
+
+/**
+ * hca_mkey_thaw() - the MKey has been changed: accesses may begin
+ * @hca: the HCA
+ * @mkey: the MKey
+ */
+void hca_mkey_thaw(struct hca *hca, struct hca_mkey *mkey)
+{
+	/* Pairs with the acquire in hca_mkey_enter(). */
+	smp_store_release(&mkey->state, HCA_MKEY_LIVE);
+	wake_up_all(&hca->drain);
+}
+
+/* QUERY_ and DESTROY_MKEY have their uid where every command of a user context has it. */
+static u16 hca_cmd_uid(const void *in)
+{
+	return MLX5_GET(general_obj_in_cmd_hdr, in, uid);
 }
 
 hca_cmd_status hca_cmd_destroy_mkey(struct hca *hca, const void *in, size_t inlen,
@@ -369,22 +573,30 @@ hca_cmd_status hca_cmd_destroy_mkey(struct hca *hca, const void *in, size_t inle
 
 	if (MLX5_GET(destroy_mkey_in, in, op_mod))
 		return HCA_REFUSE(BAD_OP_ERR, 1);
-	rcu_read_lock();
-	mkey = hca_mkey_at(hca, index);
-	if (!mkey || !READ_ONCE(mkey->live))
+	mkey = hca_mkey_lock(hca, index);
+	if (!mkey)
 		status = HCA_REFUSE(BAD_RES_ERR, 2);
-	/* Every key is the kernel's: DEVX is not offered. */
-	else if (MLX5_GET(destroy_mkey_in, in, uid))
+	else if (mkey->uid != hca_cmd_uid(in))
 		status = HCA_REFUSE(BAD_RES_ERR, 3);
-	/* Of two destroyers one gets the key, and with it the index. */
-	else if (!xchg(&mkey->live, false))
-		status = HCA_REFUSE(BAD_RES_ERR, 2);
-	rcu_read_unlock();
-	if (status)
-		return status;
-	hca_mkey_drain(hca, mkey);
-	hca_mkey_free(hca, index, mkey);
-	return HCA_OK;
+	else
+		hca_mkey_quiesce(hca, mkey, HCA_MKEY_NONE);
+	hca_mkey_unlock(hca, index);
+	if (!status)
+		hca_mkey_free(hca, index, mkey);
+	return status;
+}
+
+/* A key as its reader's, waiting out a change. */
+static struct hca_mkey *hca_mkey_enter_wait(struct hca *hca, u32 index)
+{
+	struct hca_mkey *mkey;
+
+	for (;;) {
+		mkey = hca_mkey_enter(hca, index);
+		if (!IS_ERR(mkey))
+			return mkey;
+		hca_mkey_wait(hca, index);
+	}
 }
 
 hca_cmd_status hca_cmd_query_mkey(struct hca *hca, const void *in, size_t inlen,
@@ -392,8 +604,8 @@ hca_cmd_status hca_cmd_query_mkey(struct hca *hca, const void *in, size_t inlen,
 {
 	bool pg_access = MLX5_GET(query_mkey_in, in, pg_access);
 	const size_t list = MLX5_ST_SZ_BYTES(create_mkey_in);
+	u16 uid = hca_cmd_uid(in);
 	struct hca_mkey *mkey;
-	unsigned int slot;
 	size_t len, i;
 	__be64 *mtt;
 
@@ -401,19 +613,24 @@ hca_cmd_status hca_cmd_query_mkey(struct hca *hca, const void *in, size_t inlen,
 		return HCA_REFUSE(BAD_OP_ERR, 1);
 	if (outlen < HCA_MKEY_HEADER)
 		return HCA_REFUSE(BAD_OUTP_LEN_ERR, 2);
-	mkey = hca_mkey_enter(hca, MLX5_GET(query_mkey_in, in, mkey_index), &slot);
+	mkey = hca_mkey_enter_wait(hca, MLX5_GET(query_mkey_in, in, mkey_index));
 	if (!mkey)
 		return HCA_REFUSE(BAD_RES_ERR, 3);
+	if (uid && mkey->uid != uid) {
+		hca_mkey_leave(hca, mkey);
+		return HCA_REFUSE(BAD_RES_ERR, 3);
+	}
 	memcpy(MLX5_ADDR_OF(query_mkey_out, out, memory_key_mkey_entry), mkey->image,
 	       MLX5_ST_SZ_BYTES(mkc));
 	if (outlen > list) {
 		len = min_t(u64, outlen - list, mkey->xlt.bytes);
 		mtt = (void *)((u8 *)out + list);
 		hca_xlt_read(&mkey->xlt, 0, mtt, len);
-		for (i = 0; !pg_access && i < len / sizeof(*mtt); i++)
-			mtt[i] &= ~cpu_to_be64(MLX5_EN_RD | MLX5_EN_WR);
+		if (!pg_access && mkey->mkc.mode == MLX5_MKC_ACCESS_MODE_MTT)
+			for (i = 0; i < len / sizeof(*mtt); i++)
+				mtt[i] &= ~cpu_to_be64(MLX5_EN_RD | MLX5_EN_WR);
 	}
-	hca_mkey_leave(hca, mkey, slot);
+	hca_mkey_leave(hca, mkey);
 	return HCA_OK;
 }
 
@@ -425,14 +642,13 @@ void hca_mkeys_destroy(struct hca *hca)
 {
 	struct hca_mkey *mkey;
 	unsigned long index;
-	bool mine;
 
 	for_each_set_bit(index, hca->mkey_map, 1UL << HCA_LOG_MAX_MKEY) {
-		rcu_read_lock();
-		mkey = hca_mkey_at(hca, index);
-		mine = mkey && xchg(&mkey->live, false);
-		rcu_read_unlock();
-		if (mine)
+		mkey = hca_mkey_lock(hca, index);
+		if (mkey)
+			hca_mkey_quiesce(hca, mkey, HCA_MKEY_NONE);
+		hca_mkey_unlock(hca, index);
+		if (mkey)
 			hca_mkey_free(hca, index, mkey);
 	}
 }

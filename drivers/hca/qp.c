@@ -55,6 +55,17 @@ void hca_qp_put(struct hca_qp *qp)
 	hca_ref_put(&qp->ref);
 }
 
+/* As hca_qp_get(), for a command under @uid: others' queue pairs do not exist for it. */
+static struct hca_qp *hca_qp_get_owned(struct hca *hca, u32 qpn, u16 uid)
+{
+	struct hca_qp *qp = hca_qp_get(hca, qpn);
+
+	if (!qp || !uid || qp->uid == uid)
+		return qp;
+	hca_qp_put(qp);
+	return NULL;
+}
+
 static void hca_qp_flush_work(struct work_struct *work)
 {
 	struct hca_qp *qp = container_of(to_delayed_work(work), struct hca_qp, flush_work);
@@ -180,11 +191,16 @@ static hca_cmd_status hca_qp_init(struct hca_qp *qp, const void *in, size_t inle
 	const __be64 *pas = MLX5_ADDR_OF(create_qp_in, in, pas);
 	u64 rq_size, sq_size;
 
-	if (MLX5_GET(create_qp_in, in, uid) || MLX5_GET(create_qp_in, in, wq_umem_valid) ||
-	    MLX5_GET(create_qp_in, in, input_qpn))
+	if (MLX5_GET(create_qp_in, in, wq_umem_valid) || MLX5_GET(create_qp_in, in, input_qpn))
 		return HCA_REFUSE(BAD_PARAM_ERR, 1);
+	qp->uid = MLX5_GET(create_qp_in, in, uid);
 	qp->st = MLX5_GET(qpc, qpc, st);
-	if (qp->st != MLX5_QP_ST_RC)
+	qp->rlky = MLX5_GET(qpc, qpc, rlky);
+	qp->fre = MLX5_GET(qpc, qpc, fre);
+	if (qp->st != MLX5_QP_ST_RC && qp->st != MLX5_QP_ST_REG_UMR)
+		return HCA_REFUSE(BAD_PARAM_ERR, 2);
+	/* A queue that reaches memory without a key of its PD is the kernel's (HM 8.6). */
+	if (qp->uid && (qp->st == MLX5_QP_ST_REG_UMR || qp->rlky || qp->fre))
 		return HCA_REFUSE(BAD_PARAM_ERR, 2);
 	if (MLX5_GET(qpc, qpc, wq_signature) || MLX5_GET(qpc, qpc, dbr_umem_valid) ||
 	    MLX5_GET(qpc, qpc, offload_type))
@@ -201,7 +217,6 @@ static hca_cmd_status hca_qp_init(struct hca_qp *qp, const void *in, size_t inle
 	rq_size = qp->has_rq ? 1ULL << (qp->log_rq_size + qp->rq_shift) : 0;
 	sq_size = qp->has_sq ? (u64)MLX5_SEND_WQE_BB << qp->log_sq_size : 0;
 	qp->sq_offset = rq_size;
-	qp->rlky = MLX5_GET(qpc, qpc, rlky);
 	qp->pd = MLX5_GET(qpc, qpc, pd);
 	qp->uar = MLX5_GET(qpc, qpc, uar_page);
 	qp->user_index = MLX5_GET(qpc, qpc, user_index);
@@ -237,16 +252,20 @@ hca_cmd_status hca_cmd_create_qp(struct hca *hca, const void *in, size_t inlen,
 	if (!qp->dbr)
 		goto free_buf;
 	status = HCA_REFUSE(BAD_RES_ERR, 8);
-	qp->pd_number = hca_number_get(&hca->pds, qp->pd);
-	if (!qp->pd_number)
+	if (!hca_uctx_use(hca, qp->uid, &qp->owner))
 		goto free_buf;
-	qp->uar_number = hca_number_get(&hca->uars, qp->uar);
+	if (qp->st != MLX5_QP_ST_REG_UMR) {
+		qp->pd_number = hca_number_get(&hca->pds, qp->pd, qp->uid);
+		if (!qp->pd_number)
+			goto unuse_uctx;
+	}
+	qp->uar_number = hca_number_get(&hca->uars, qp->uar, qp->uid);
 	if (!qp->uar_number)
 		goto put_pd;
-	qp->scq = hca_cq_use(hca, MLX5_GET(qpc, qpc, cqn_snd));
+	qp->scq = hca_cq_use(hca, MLX5_GET(qpc, qpc, cqn_snd), qp->uid);
 	if (!qp->scq)
 		goto put_uar;
-	qp->rcq = hca_cq_use(hca, MLX5_GET(qpc, qpc, cqn_rcv));
+	qp->rcq = hca_cq_use(hca, MLX5_GET(qpc, qpc, cqn_rcv), qp->uid);
 	if (!qp->rcq)
 		goto unuse_scq;
 	/* 0 and 1 are special on InfiniBand, and 2 and 3 cost nothing to avoid. */
@@ -275,7 +294,10 @@ unuse_scq:
 put_uar:
 	hca_number_put(qp->uar_number);
 put_pd:
-	hca_number_put(qp->pd_number);
+	if (qp->pd_number)
+		hca_number_put(qp->pd_number);
+unuse_uctx:
+	hca_uctx_unuse(qp->owner);
 free_buf:
 	hca_buf_free(&qp->buf);
 free_qp:
@@ -414,7 +436,8 @@ hca_cmd_status hca_cmd_modify_qp(struct hca *hca, const void *in, size_t inlen,
 
 	while (t->opcode != opcode)
 		t++;
-	qp = hca_qp_get(hca, MLX5_GET(rst2init_qp_in, in, qpn));
+	qp = hca_qp_get_owned(hca, MLX5_GET(rst2init_qp_in, in, qpn),
+			      MLX5_GET(rst2init_qp_in, in, uid));
 	if (!qp)
 		return HCA_REFUSE(BAD_RES_ERR, 1);
 	hca_sq_lock(qp);
@@ -447,7 +470,8 @@ unlock:
 hca_cmd_status hca_cmd_query_qp(struct hca *hca, const void *in, size_t inlen,
 				void *out, size_t outlen)
 {
-	struct hca_qp *qp = hca_qp_get(hca, MLX5_GET(query_qp_in, in, qpn));
+	struct hca_qp *qp = hca_qp_get_owned(hca, MLX5_GET(query_qp_in, in, qpn),
+					     MLX5_GET(general_obj_in_cmd_hdr, in, uid));
 	void *qpc = MLX5_ADDR_OF(query_qp_out, out, qpc);
 
 	if (!qp)
@@ -489,7 +513,9 @@ static void hca_qp_free(struct hca_qp *qp)
 	hca_cq_unuse(qp->rcq);
 	hca_cq_unuse(qp->scq);
 	hca_number_put(qp->uar_number);
-	hca_number_put(qp->pd_number);
+	if (qp->pd_number)
+		hca_number_put(qp->pd_number);
+	hca_uctx_unuse(qp->owner);
 	hca_ctx_put(hca, &hca->icm.qpc, qp->qpn);
 	hca_buf_free(&qp->buf);
 	xa_erase(&hca->qps, qp->qpn);
@@ -502,10 +528,13 @@ hca_cmd_status hca_cmd_destroy_qp(struct hca *hca, const void *in, size_t inlen,
 				  void *out, size_t outlen)
 {
 	u32 qpn = MLX5_GET(destroy_qp_in, in, qpn);
-	struct hca_qp *qp = xa_load(&hca->qps, qpn);
+	struct hca_qp *qp = hca_qp_get_owned(hca, qpn, MLX5_GET(destroy_qp_in, in, uid));
 
+	if (!qp)
+		return HCA_REFUSE(BAD_RES_ERR, 1);
+	hca_qp_put(qp);
 	/* Of two destroyers one gets the queue pair; until then it is a number. */
-	if (!qp || xa_cmpxchg(&hca->qps, qpn, qp, XA_ZERO_ENTRY, GFP_KERNEL) != qp)
+	if (xa_cmpxchg(&hca->qps, qpn, qp, XA_ZERO_ENTRY, GFP_KERNEL) != qp)
 		return HCA_REFUSE(BAD_RES_ERR, 1);
 	hca_qp_free(qp);
 	return HCA_OK;

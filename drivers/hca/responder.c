@@ -87,7 +87,9 @@ static void hca_walk_init(struct hca_walk *walk, struct hca_qp *qp, enum hca_acc
 	walk->who.qpn = qp->qpn;
 	walk->who.remote = remote;
 	walk->who.rlky = qp->rlky;
+	walk->who.any_pd = false;
 	walk->access = access;
+	walk->level = 0;
 	walk->sgl = sgl;
 	walk->trace = NULL;
 	hca_sgl_init(sgl);
@@ -95,6 +97,8 @@ static void hca_walk_init(struct hca_walk *walk, struct hca_qp *qp, enum hca_acc
 
 static enum hca_answer hca_local_error(struct hca_result *result, const struct hca_sgl *where)
 {
+	if (where->changing)
+		return HCA_ANSWER_AGAIN;
 	result->syndrome = MLX5_CQE_SYNDROME_LOCAL_PROT_ERR;
 	result->vendor = where->syndrome;
 	result->where = where;
@@ -105,6 +109,8 @@ static enum hca_answer hca_local_error(struct hca_result *result, const struct h
 static enum hca_answer hca_nak_access(struct hca_qp *peer, const struct hca_sgl *where,
 				      struct hca_result *result)
 {
+	if (where->changing)
+		return HCA_ANSWER_AGAIN;
 	hca_qp_set_error(peer, MLX5_CQE_SYNDROME_REMOTE_ACCESS_ERR, where->syndrome, where, true);
 	/* A write with immediate has a receive to complete; nothing else tells the owner. */
 	if (peer->recv.active)
@@ -132,6 +138,8 @@ static enum hca_answer hca_nak_receive(struct hca_qp *peer, u8 syndrome, u8 vend
 				       const struct hca_sgl *where, u8 nak, u8 nak_vendor,
 				       struct hca_result *result)
 {
+	if (where && where->changing)
+		return HCA_ANSWER_AGAIN;
 	hca_qp_set_error(peer, syndrome, vendor, where, true);
 	hca_recv_error(peer, syndrome, vendor);
 	result->syndrome = nak;
@@ -155,19 +163,52 @@ static enum hca_answer hca_no_receive(struct hca_qp *peer, int err, struct hca_r
 
 static void hca_deliver(struct hca_qp *qp, struct hca_qp *peer, u32 byte_count)
 {
-	bool imm = qp->req.opcode == MLX5_OPCODE_SEND_IMM ||
-		   qp->req.opcode == MLX5_OPCODE_RDMA_WRITE_IMM;
-	bool write = qp->req.opcode == MLX5_OPCODE_RDMA_WRITE_IMM;
 	struct mlx5_cqe64 cqe = {
 		.flags_rqpn = cpu_to_be32(qp->qpn),
 		.byte_cnt = cpu_to_be32(byte_count),
 	};
+	u8 opcode;
 
-	if (imm)
+	switch (qp->req.opcode) {
+	case MLX5_OPCODE_RDMA_WRITE_IMM:
+		opcode = MLX5_CQE_RESP_WR_IMM;
+		break;
+	case MLX5_OPCODE_SEND_IMM:
+		opcode = MLX5_CQE_RESP_SEND_IMM;
+		break;
+	case MLX5_OPCODE_SEND_INVAL:
+		opcode = MLX5_CQE_RESP_SEND_INV;
+		break;
+	default:
+		opcode = MLX5_CQE_RESP_SEND;
+		break;
+	}
+	/* Immediate and key to invalidate have one place in WQE and CQE. */
+	if (opcode != MLX5_CQE_RESP_SEND)
 		cqe.immediate = qp->req.imm;
-	hca_recv_complete(peer, &cqe, write ? MLX5_CQE_RESP_WR_IMM :
-			  imm ? MLX5_CQE_RESP_SEND_IMM : MLX5_CQE_RESP_SEND,
-			  qp->req.fm_ce_se & MLX5_WQE_CTRL_SOLICITED);
+	hca_recv_complete(peer, &cqe, opcode, qp->req.fm_ce_se & MLX5_WQE_CTRL_SOLICITED);
+}
+
+/*
+ * The payload is in place: withdraw the key that came with it. A refusal is the
+ * receiver's business alone: the requester hears nothing, ever (HM 9.2).
+ */
+static bool hca_send_inval(struct hca_qp *qp, struct hca_qp *peer)
+{
+	u32 key = be32_to_cpu(qp->req.imm);
+	u8 vendor;
+
+	/* The payload may have gone through the key itself. */
+	hca_sgl_release(qp->hca, &qp->dst);
+	hca_sgl_release(qp->hca, &qp->src);
+	vendor = hca_invalidate(qp->hca, key, peer->pd, peer->qpn);
+	if (!vendor)
+		return true;
+	qp->dst.key = key;
+	qp->dst.va = 0;
+	hca_qp_set_error(peer, MLX5_CQE_SYNDROME_MW_BIND_ERR, vendor, &qp->dst, true);
+	hca_recv_error(peer, MLX5_CQE_SYNDROME_MW_BIND_ERR, vendor);
+	return false;
 }
 
 /*
@@ -204,6 +245,8 @@ static enum hca_answer hca_send_step(struct hca_qp *qp, struct hca_qp *peer, u64
 	req->done += n;
 	if (req->done < total)
 		return HCA_ANSWER_MORE;
+	if (req->opcode == MLX5_OPCODE_SEND_INVAL && !hca_send_inval(qp, peer))
+		return HCA_ANSWER_NONE;
 	hca_deliver(qp, peer, total);
 	return HCA_ANSWER_DONE;
 }
@@ -260,7 +303,8 @@ static enum hca_answer hca_push(struct hca_qp *qp, struct hca_qp *peer,
 		return HCA_ANSWER_NONE;
 	if (total > HCA_MAX_MSG || total > 1ULL << peer->log_msg_max)
 		return hca_nak_request(peer, HCA_VS_MSG_TOO_LONG, result);
-	if (req->opcode == MLX5_OPCODE_SEND || req->opcode == MLX5_OPCODE_SEND_IMM)
+	if (req->opcode == MLX5_OPCODE_SEND || req->opcode == MLX5_OPCODE_SEND_IMM ||
+	    req->opcode == MLX5_OPCODE_SEND_INVAL)
 		answer = hca_send_step(qp, peer, total, have, result);
 	else
 		answer = hca_write_step(qp, peer, total, have, result);
@@ -331,7 +375,7 @@ static enum hca_answer hca_atomic(struct hca_qp *qp, struct hca_qp *peer,
 {
 	struct hca_req *req = &qp->req;
 	struct hca_walk walk;
-	u64 old;
+	u64 old, n;
 
 	if (!peer)
 		return HCA_ANSWER_NONE;
@@ -342,9 +386,13 @@ static enum hca_answer hca_atomic(struct hca_qp *qp, struct hca_qp *peer,
 	hca_walk_init(&walk, peer, HCA_ACCESS_ATOMIC, true, &qp->src);
 	if (!hca_xlate(&walk, req->rkey, req->raddr, sizeof(u64), sizeof(u64)))
 		return hca_nak_access(peer, &qp->src, result);
-	old = hca_atomic_do(qp, &qp->src);
 	hca_walk_init(&walk, qp, HCA_ACCESS_WRITE, false, &qp->dst);
-	if (hca_gather(&walk, &req->data, 0, sizeof(u64), sizeof(u64)) < sizeof(u64))
+	n = hca_gather(&walk, &req->data, 0, sizeof(u64), sizeof(u64));
+	/* What has been changed can't be taken back, so a change is waited for before. */
+	if (qp->dst.changing)
+		return HCA_ANSWER_AGAIN;
+	old = hca_atomic_do(qp, &qp->src);
+	if (n < sizeof(u64))
 		return hca_local_error(result, &qp->dst);
 	hca_copy_in(&qp->dst, &old, sizeof(old));
 	req->done = sizeof(u64);
@@ -364,9 +412,12 @@ enum hca_answer hca_request(struct hca_qp *qp, struct hca_result *result)
 	struct hca_req *req = &qp->req;
 	enum hca_answer answer;
 	struct hca_qp *peer;
+	u32 changing;
 
 	if (req->opcode == MLX5_OPCODE_NOP)
 		return HCA_ANSWER_DONE;
+	if (req->opcode == MLX5_OPCODE_UMR)
+		return hca_umr(qp, result);
 	peer = hca_peer_lock(qp);
 	hca_sgl_init(&qp->src);
 	hca_sgl_init(&qp->dst);
@@ -386,5 +437,8 @@ enum hca_answer hca_request(struct hca_qp *qp, struct hca_result *result)
 	hca_sgl_release(qp->hca, &qp->src);
 	if (peer)
 		hca_peer_unlock(peer);
+	changing = qp->dst.changing ?: qp->src.changing;
+	if (answer == HCA_ANSWER_AGAIN)
+		hca_mkey_wait(qp->hca, changing);
 	return answer;
 }

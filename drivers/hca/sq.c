@@ -133,11 +133,19 @@ static u8 hca_sq_parse(struct hca_qp *qp, size_t len)
 	size_t at = sizeof(struct mlx5_wqe_ctrl_seg);
 	bool is_atomic = false, has_raddr = true;
 
+	/* HM 8.6: such a queue is nobody's end of a connection. */
+	if (qp->st == MLX5_QP_ST_REG_UMR && req->opcode != MLX5_OPCODE_NOP &&
+	    req->opcode != MLX5_OPCODE_UMR)
+		return HCA_VS_BAD_OPCODE;
 	switch (req->opcode) {
 	case MLX5_OPCODE_NOP:
 		return HCA_VS_NONE;
+	case MLX5_OPCODE_UMR:
+		hca_count(qp->hca, HCA_CNT_WQE_UMR);
+		return hca_umr_parse(req, len);
 	case MLX5_OPCODE_SEND:
 	case MLX5_OPCODE_SEND_IMM:
+	case MLX5_OPCODE_SEND_INVAL:
 		hca_count(qp->hca, HCA_CNT_WQE_SEND);
 		has_raddr = false;
 		break;
@@ -350,6 +358,8 @@ static bool hca_sq_run(struct hca_qp *qp, u64 max_bytes, unsigned int max_wqes)
 		switch (hca_request(qp, &result)) {
 		case HCA_ANSWER_MORE:
 			req->not_before = 0;
+			break;
+		case HCA_ANSWER_AGAIN:
 			break;
 		case HCA_ANSWER_DONE:
 			hca_sq_complete(qp);

@@ -92,6 +92,30 @@ TRACE_EVENT(hca_refused,
 		  __entry->key, __entry->va, __entry->len, __entry->syndrome)
 );
 
+TRACE_EVENT(hca_umr,
+	TP_PROTO(u32 qpn, u32 key, u64 mask, u64 offset, u32 octwords, u8 syndrome),
+	TP_ARGS(qpn, key, mask, offset, octwords, syndrome),
+	TP_STRUCT__entry(
+		__field(u32, qpn)
+		__field(u32, key)
+		__field(u64, mask)
+		__field(u64, offset)
+		__field(u32, octwords)
+		__field(u8, syndrome)
+	),
+	TP_fast_assign(
+		__entry->qpn = qpn;
+		__entry->key = key;
+		__entry->mask = mask;
+		__entry->offset = offset;
+		__entry->octwords = octwords;
+		__entry->syndrome = syndrome;
+	),
+	TP_printk("qpn=0x%x key=0x%x mask=0x%llx offset=%llu octwords=%u syndrome=0x%x",
+		  __entry->qpn, __entry->key, __entry->mask, __entry->offset,
+		  __entry->octwords, __entry->syndrome)
+);
+
 TRACE_EVENT(hca_qp_state,
 	TP_PROTO(u32 qpn, u8 from, u8 to),
 	TP_ARGS(qpn, from, to),

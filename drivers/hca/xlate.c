@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * The walk: from a key and an address to places in memory. Requester, responder,
- * explain and tests all come through hca_xlate() (design rule 5).
+ * UMR, explain and tests all come through hca_xlate() (design rule 5).
  *
  * Invariants:
  *  - The checks of HM 4.2 are made in its order, on the whole of the request that
- *    is left, before any piece of it is resolved.
+ *    is left, before any piece of it is resolved. Below the key of the request
+ *    those of HM 4.3 are made, on the part of the chunk that goes there.
  *  - All address arithmetic is modulo 2^64 and no check can be passed by a wrap.
  *  - Every MKey that a piece was found through is held by the result, so the piece
  *    stays good until hca_sgl_release() (HM 11.3).
  *  - A result may be shorter than asked when it runs out of room: a shorter chunk,
  *    not an error.
  */
+#include <linux/err.h>
 #include <linux/minmax.h>
 #include <linux/string.h>
 
@@ -27,6 +29,7 @@ void hca_sgl_init(struct hca_sgl *sgl)
 	sgl->bytes = 0;
 	sgl->nr_segs = 0;
 	sgl->nr_held = 0;
+	sgl->changing = 0;
 	sgl->syndrome = HCA_VS_NONE;
 	sgl->key = 0;
 	sgl->va = 0;
@@ -43,7 +46,7 @@ void hca_sgl_release(struct hca *hca, struct hca_sgl *sgl)
 {
 	while (sgl->nr_held) {
 		sgl->nr_held--;
-		hca_mkey_leave(hca, sgl->held[sgl->nr_held], sgl->slot[sgl->nr_held]);
+		hca_mkey_leave(hca, sgl->held[sgl->nr_held]);
 	}
 }
 
@@ -80,17 +83,28 @@ static const enum hca_counter hca_check_counter[] = {
 	[HCA_CHECK_BUS] = HCA_CNT_ERR_BUS,
 };
 
-/* Notes why the walk failed, and gives the 0 bytes that it resolved. */
-static u64 hca_refuse(struct hca_walk *walk, u32 key, u64 va, u64 len, enum hca_check check)
+/**
+ * hca_refuse() - note why the walk failed
+ * @walk: the walk
+ * @key: the key that it failed on
+ * @va: address in its space
+ * @len: bytes
+ * @check: the check that refused; the level is the walk's
+ *
+ * Context: any.
+ * Return: 0, the bytes resolved.
+ */
+u64 hca_refuse(struct hca_walk *walk, u32 key, u64 va, u64 len, enum hca_check check)
 {
 	struct hca_sgl *sgl = walk->sgl;
 
-	sgl->syndrome = HCA_VS_LEVEL0 | check;
+	sgl->syndrome = (walk->level ? HCA_VS_NESTED : HCA_VS_LEVEL0) | check;
 	sgl->key = key;
 	sgl->va = va;
 	if (walk->trace) {
 		struct hca_explain_step step = {
-			.key = key, .va = va, .len = len, .syndrome = sgl->syndrome,
+			.key = key, .level = walk->level, .va = va, .len = len,
+			.syndrome = sgl->syndrome,
 		};
 
 		walk->trace(walk->trace_arg, &step);
@@ -101,13 +115,17 @@ static u64 hca_refuse(struct hca_walk *walk, u32 key, u64 va, u64 len, enum hca_
 	return 0;
 }
 
-/* Check 6 of HM 4.2: which of the bits of HM 1.2 is missing? */
+/*
+ * Check 6 of HM 4.2 and 4.3: which of the bits of HM 1.2 is missing? Below level 0
+ * local rights count, whoever asks.
+ */
 static bool hca_right_missing(const struct hca_walk *walk, const struct hca_mkc *mkc,
 			      enum hca_check *check)
 {
-	if (!walk->who.remote) {
+	if (!walk->who.remote || walk->level) {
 		*check = HCA_CHECK_LOCAL;
-		return walk->access == HCA_ACCESS_READ ? !mkc->lr : !mkc->lw;
+		return (walk->access != HCA_ACCESS_WRITE && !mkc->lr) ||
+		       (walk->access != HCA_ACCESS_READ && !mkc->lw);
 	}
 	if (walk->access == HCA_ACCESS_ATOMIC) {
 		*check = HCA_CHECK_ATOMIC;
@@ -122,6 +140,9 @@ static bool hca_in_bounds(const struct hca_mkc *mkc, u64 va, u64 len)
 {
 	u64 d = va - mkc->start;
 
+	/* Device memory is counted from 0; start says where in the device it begins. */
+	if (mkc->mode == MLX5_MKC_ACCESS_MODE_MEMIC)
+		return va <= mkc->len && len <= mkc->len - va;
 	if (mkc->length64)
 		return !d || len <= -d;
 	return va >= mkc->start && d <= mkc->len && len <= mkc->len - d;
@@ -141,7 +162,7 @@ static void hca_trace_leaf(struct hca_walk *walk, const struct hca_mkey *mkey, u
 			   u64 len, u64 index, u64 entry, u64 dma)
 {
 	struct hca_explain_step step = {
-		.key = key, .access_mode = mkey->mkc.mode,
+		.key = key, .level = walk->level, .access_mode = mkey->mkc.mode,
 		.log_page_size = mkey->mkc.log_page_size, .index = index, .va = va, .len = len,
 		.start = mkey->mkc.start, .mkc_len = mkey->mkc.len, .entry = { entry },
 		.dma = dma,
@@ -207,19 +228,146 @@ static u64 hca_walk_mtt(struct hca_walk *walk, struct hca_mkey *mkey, u32 key, u
 	return done;
 }
 
-/* Special keys at level 0 (HM 2.2). Those not named are no keys at all. */
+/* Access mode MEMIC (HM 4.6): memory of the HCA itself, where no bus can refuse. */
+static u64 hca_walk_memic(struct hca_walk *walk, struct hca_mkey *mkey, u32 key, u64 va, u64 want)
+{
+	u64 at = mkey->mkc.start + va;
+
+	if (walk->sgl->nr_segs == HCA_MAX_SEGS)
+		return 0;
+	if (walk->trace)
+		hca_trace_leaf(walk, mkey, key, va, want, 0, 0, at);
+	hca_sgl_add(walk->sgl, (u8 *)walk->hca->memic.va + at, want);
+	return want;
+}
+
+/* Special keys (HM 2.2). Those not named are no keys at all. */
 static u64 hca_walk_special(struct hca_walk *walk, u32 key, u64 va, u64 len, u64 want)
 {
 	struct hca_mkey no_table = { .mkc.mode = MLX5_MKC_ACCESS_MODE_PA };
 
-	if (key == HCA_KEY_DUMP_FILL && !walk->who.remote &&
-	    walk->sgl->nr_segs < HCA_MAX_SEGS) {
+	if (key == HCA_KEY_DUMP_FILL && !walk->who.remote) {
+		if (walk->sgl->nr_segs == HCA_MAX_SEGS)
+			return 0;
 		hca_sgl_add(walk->sgl, NULL, want);
 		return want;
 	}
 	if (key == HCA_KEY_RESD && !walk->who.remote && walk->who.rlky)
 		return hca_walk_pa(walk, &no_table, key, va, want);
+	if (key == HCA_KEY_NULL)
+		return hca_refuse(walk, key, va, len, HCA_CHECK_PAGE);
 	return hca_refuse(walk, key, va, len, HCA_CHECK_NO_MKC);
+}
+
+/*
+ * Counts an access to a key in, once for each result. NULL: there is none, or it is
+ * being changed, or there is no room; the result says which.
+ */
+static struct hca_mkey *hca_hold(struct hca_walk *walk, u32 key, u64 va, u64 len)
+{
+	struct hca_sgl *sgl = walk->sgl;
+	struct hca_mkey *mkey;
+	unsigned int i;
+
+	mkey = hca_mkey_enter(walk->hca, key >> 8);
+	if (!mkey) {
+		hca_refuse(walk, key, va, len, HCA_CHECK_NO_MKC);
+		return NULL;
+	}
+	if (IS_ERR(mkey)) {
+		sgl->changing = key >> 8;
+		return NULL;
+	}
+	/* Lists tend to name the same key again and again. */
+	for (i = sgl->nr_held; i-- > 0; ) {
+		if (sgl->held[i] == mkey) {
+			hca_mkey_leave(walk->hca, mkey);
+			return mkey;
+		}
+	}
+	if (sgl->nr_held == HCA_MAX_HELD) {
+		hca_mkey_leave(walk->hca, mkey);
+		return NULL;
+	}
+	sgl->held[sgl->nr_held++] = mkey;
+	return mkey;
+}
+
+/* The checks of HM 4.2 and 4.3 from "free" on, in their order. */
+static bool hca_allowed(struct hca_walk *walk, const struct hca_mkc *mkc, u32 key, u64 va,
+			u64 len, enum hca_check *check)
+{
+	if (mkc->free)
+		*check = HCA_CHECK_FREE;
+	else if (mkc->variant != (key & 0xff))
+		*check = HCA_CHECK_VARIANT;
+	else if (mkc->pd != walk->who.pd && !walk->who.any_pd)
+		*check = HCA_CHECK_PD;
+	else if ((walk->who.remote || walk->level) && mkc->qpn != 0xffffff &&
+		 mkc->qpn != walk->who.qpn)
+		*check = HCA_CHECK_QPN;
+	else if (hca_right_missing(walk, mkc, check))
+		return false;
+	else if (!hca_in_bounds(mkc, va, len))
+		*check = HCA_CHECK_BOUNDS;
+	else
+		return true;
+	return false;
+}
+
+/* One level of the walk: the key, and everything below it. */
+static u64 hca_walk_key(struct hca_walk *walk, u32 key, u64 va, u64 len, u64 want)
+{
+	struct hca_mkey *mkey;
+	enum hca_check check;
+
+	if (key >> 8 < HCA_FIRST_MKEY)
+		return hca_walk_special(walk, key, va, len, want);
+	mkey = hca_hold(walk, key, va, len);
+	if (!mkey)
+		return 0;
+	if (!hca_allowed(walk, &mkey->mkc, key, va, len, &check))
+		return hca_refuse(walk, key, va, len, check);
+	switch (mkey->mkc.mode) {
+	case MLX5_MKC_ACCESS_MODE_PA:
+		return hca_walk_pa(walk, mkey, key, va, want);
+	case MLX5_MKC_ACCESS_MODE_MTT:
+		return hca_walk_mtt(walk, mkey, key, va, want);
+	case MLX5_MKC_ACCESS_MODE_MEMIC:
+		return hca_walk_memic(walk, mkey, key, va, want);
+	case MLX5_MKC_ACCESS_MODE_KLMS:
+		if (walk->level == HCA_MAX_INDIRECTION)
+			return hca_refuse(walk, key, va, len, HCA_CHECK_DEPTH);
+		return hca_walk_klm(walk, mkey, key, va, want);
+	case MLX5_MKC_ACCESS_MODE_KSM:
+		if (walk->level == HCA_MAX_INDIRECTION)
+			return hca_refuse(walk, key, va, len, HCA_CHECK_DEPTH);
+		return hca_walk_ksm(walk, mkey, key, va, want);
+	default:
+		return hca_refuse(walk, key, va, len, HCA_CHECK_MODE);
+	}
+}
+
+/**
+ * hca_walk_entry() - go on below an indirect key
+ * @walk: the walk
+ * @key: the key that the entry names
+ * @va: address in its space
+ * @want: bytes that the entry is good for
+ *
+ * HM 4.3. The depth of the recursion is bounded by HCA_MAX_INDIRECTION (HM 4.4).
+ *
+ * Context: as hca_xlate().
+ * Return: as hca_xlate().
+ */
+u64 hca_walk_entry(struct hca_walk *walk, u32 key, u64 va, u64 want)
+{
+	u64 got;
+
+	walk->level++;
+	got = hca_walk_key(walk, key, va, want, want);
+	walk->level--;
+	return got;
 }
 
 /**
@@ -234,48 +382,14 @@ static u64 hca_walk_special(struct hca_walk *walk, u32 key, u64 va, u64 len, u64
  *
  * Context: process; does not sleep. Access counts are held on return.
  * Return: bytes resolved, 1 to @want, or fewer when the result is full (0 if it
- * was full before); 0 with walk->sgl->syndrome set when a check refused.
+ * was full before); 0 with hca_sgl_failed() when a check refused or a key is just
+ * being changed.
  */
 u64 hca_xlate(struct hca_walk *walk, u32 key, u64 va, u64 len, u64 want)
 {
-	struct hca_sgl *sgl = walk->sgl;
-	const struct hca_mkc *mkc;
-	struct hca_mkey *mkey;
-	enum hca_check check;
-	unsigned int slot;
-
-	if (sgl->nr_held == HCA_MAX_HELD)
-		return 0;
 	hca_count(walk->hca, HCA_CNT_TRANSLATION);
-	if (key >> 8 < HCA_FIRST_MKEY)
-		return hca_walk_special(walk, key, va, len, want);
-	mkey = hca_mkey_enter(walk->hca, key >> 8, &slot);
-	if (!mkey)
-		return hca_refuse(walk, key, va, len, HCA_CHECK_NO_MKC);
-	sgl->held[sgl->nr_held] = mkey;
-	sgl->slot[sgl->nr_held] = slot;
-	sgl->nr_held++;
-	mkc = &mkey->mkc;
-	if (mkc->free)
-		return hca_refuse(walk, key, va, len, HCA_CHECK_FREE);
-	if (mkc->variant != (key & 0xff))
-		return hca_refuse(walk, key, va, len, HCA_CHECK_VARIANT);
-	if (mkc->pd != walk->who.pd)
-		return hca_refuse(walk, key, va, len, HCA_CHECK_PD);
-	if (walk->who.remote && mkc->qpn != 0xffffff && mkc->qpn != walk->who.qpn)
-		return hca_refuse(walk, key, va, len, HCA_CHECK_QPN);
-	if (hca_right_missing(walk, mkc, &check))
-		return hca_refuse(walk, key, va, len, check);
-	if (!hca_in_bounds(mkc, va, len))
-		return hca_refuse(walk, key, va, len, HCA_CHECK_BOUNDS);
-	switch (mkc->mode) {
-	case MLX5_MKC_ACCESS_MODE_PA:
-		return hca_walk_pa(walk, mkey, key, va, want);
-	case MLX5_MKC_ACCESS_MODE_MTT:
-		return hca_walk_mtt(walk, mkey, key, va, want);
-	default:
-		return hca_refuse(walk, key, va, len, HCA_CHECK_MODE);
-	}
+	walk->level = 0;
+	return hca_walk_key(walk, key, va, len, want);
 }
 
 /**
@@ -335,7 +449,7 @@ u64 hca_gather(struct hca_walk *walk, const struct hca_sge_list *list, u64 offse
 			continue;
 		}
 		got = hca_xlate(walk, sge->key, sge->addr + skip, len, n);
-		if (!got && walk->sgl->syndrome)
+		if (hca_sgl_failed(walk->sgl))
 			return 0;
 		done += got;
 		if (got < n)

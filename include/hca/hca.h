@@ -9,6 +9,7 @@
  *             stores to a UAR page                     hca_uar_store()
  *   up        an interrupt line per event queue        hca_host_ops.irq
  *   sideways  memory reads and writes by DMA address   hca_host_ops.bus_map
+ *             device memory in BAR 0                    hca_bar()
  *
  * Invariants:
  *  - The HCA half reaches host memory only at DMA addresses that it found in a
@@ -144,5 +145,18 @@ void hca_uar_store(struct hca *hca, u32 uar, unsigned int offset,
  * Return: true when there was anything new.
  */
 bool hca_uar_scan(struct hca *hca, u32 uar);
+
+/**
+ * hca_bar() - BAR 0: the device memory that ALLOC_MEMIC hands out
+ * @hca: the HCA
+ * @size: filled in, bytes
+ *
+ * What ioremap() is for a card. Offsets in it are the addresses of ALLOC_MEMIC.
+ *
+ * Context: any.
+ * Return: its address, in the kernel's linear mapping and page aligned, so that pages
+ * of it can be mapped to user space. Good until hca_destroy().
+ */
+void *hca_bar(struct hca *hca, size_t *size);
 
 #endif /* HCA_HCA_H */

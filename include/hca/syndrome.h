@@ -2,7 +2,7 @@
 /*
  * Vendor syndromes: the byte in an error CQE that says which check refused.
  *
- * The codes are those of the hardware model, HM 4.7 and 8.7. A code An belongs
+ * The codes are those of the hardware model, HM 4.7, 8.7 and 9.2. A code An belongs
  * to the key that the request named (level 0), Bn to a key below it; the low
  * digit is one of enum hca_check. 0x81, 0x88..0x8a and 0xf9 are what real
  * ConnectX devices are commonly seen to report, the others are ours.
@@ -56,8 +56,26 @@ enum hca_vendor_syndrome {
 	HCA_VS_NAK_ACCESS	= 0x88,	/* peer: remote access error */
 	HCA_VS_NAK_OP		= 0x89,	/* peer: remote operational error */
 	HCA_VS_NAK_REQ		= 0x8a,	/* peer: invalid request */
+	HCA_VS_UMR_NO_MKC	= 0xc0,	/* UMR: no such MKC */
+	HCA_VS_UMR_KIND		= 0xc1,	/* special key, one without table, or pages from a user queue */
+	HCA_VS_UMR_EN		= 0xc2,	/* umr_en is 0 */
+	HCA_VS_UMR_PD		= 0xc3,	/* PDs of queue and key differ */
+	HCA_VS_UMR_NOT_FREE	= 0xc4,	/* must be free, is in use */
+	HCA_VS_UMR_FREE		= 0xc5,	/* must be in use, is free */
+	HCA_VS_UMR_QPN		= 0xc6,	/* check_qpn: free, or bound to another QP */
+	HCA_VS_UMR_VARIANT	= 0xc7,	/* low byte of the key differs from mkey_7_0 */
+	HCA_VS_UMR_MASK		= 0xc8,	/* mask bit unknown or not offered */
+	HCA_VS_UMR_MASK_QP	= 0xc9,	/* mask bit not allowed on this queue */
+	HCA_VS_UMR_VALUE	= 0xca,	/* illegal new value */
+	HCA_VS_UMR_SIZE		= 0xcb,	/* list does not fit the table */
+	HCA_VS_UMR_ALIGN	= 0xcc,	/* offset, size or pointer not aligned */
+	HCA_VS_UMR_FETCH	= 0xcd,	/* list behind the pointer not readable */
 	HCA_VS_BAD_WQE		= 0xce,	/* segments do not fit the WQE, bad index or size */
 	HCA_VS_BAD_OPCODE	= 0xcf,	/* opcode unknown, or not for this kind of QP */
+	HCA_VS_INVAL_RIGHT	= 0xd0,	/* remote invalidate: en_rinval is 0 */
+	HCA_VS_INVAL_KEY	= 0xd1,	/* no such MKC, free, or another variant */
+	HCA_VS_INVAL_PD		= 0xd2,	/* PDs differ */
+	HCA_VS_INVAL_QPN	= 0xd3,	/* the key is bound to another QP */
 	HCA_VS_RQ_TOO_SHORT	= 0xe0,	/* message longer than the receive WQE */
 	HCA_VS_QP_ACCESS	= 0xe1,	/* rre, rwe or rae clear on the responder QP */
 	HCA_VS_MSG_TOO_LONG	= 0xe2,	/* longer than 2^log_msg_max, or 2^31 */

@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * UMR: send WQEs that change an MKey (HM 8). Registration, window binding, local
+ * invalidation, zapping and revoking are all this.
+ *
+ * Invariants:
+ *  - All or nothing: everything that can fail is done before the key is frozen, and
+ *    accesses see the key before the change or after it (HM 8.8).
+ *  - No memory is allocated and no lock is taken that is held across an allocation:
+ *    UMR runs in memory reclaim (HM 6.8, 11.4 R2).
+ *  - The list is fetched into private memory before the key is looked into for the
+ *    last time, so that a program that rewrites it meanwhile changes nothing.
+ *  - What a key that names pages (MTT) grants can only be changed by the kernel's
+ *    queues: a program that could write its own page table would reach all that is
+ *    mapped for the device (design rule 1). Stock software changes only keys
+ *    that name keys (KLM) from its own queues, and those are checked at access.
+ *  - The MKC in the firmware page is changed first and decoded again, so the two
+ *    cannot disagree.
+ */
+#include <linux/kernel.h>
+#include <linux/minmax.h>
+#include <linux/string.h>
+
+#include "engine.h"
+#include "trace.h"
+
+#define HCA_OCTWORD		16
+#define HCA_UMR_CHECK_QPN	BIT(3)		/* libmlx5's; not in the kernel's headers */
+#define HCA_UMR_CHECK_FREE	(3 << 5)
+#define HCA_UMR_OFFSET_TOP	GENMASK(26, 0)
+#define HCA_UMR_ALIGN_OCTWORDS	(MLX5_UMR_FLEX_ALIGNMENT / HCA_OCTWORD)
+
+/* PRM bits of mkey_ctx_mask for which the kernel's header has no name. */
+#define HCA_MKEY_MASK_GENERATION	BIT_ULL(31)
+
+#define HCA_UMR_MASK							\
+	(MLX5_MKEY_MASK_LEN | MLX5_MKEY_MASK_PAGE_SIZE |		\
+	 MLX5_MKEY_MASK_START_ADDR | MLX5_MKEY_MASK_PD |		\
+	 MLX5_MKEY_MASK_EN_RINVAL | MLX5_MKEY_MASK_EN_SIGERR |		\
+	 MLX5_MKEY_MASK_BSF_EN | MLX5_MKEY_MASK_KEY |			\
+	 MLX5_MKEY_MASK_QPN | MLX5_MKEY_MASK_LR | MLX5_MKEY_MASK_LW |	\
+	 MLX5_MKEY_MASK_RR | MLX5_MKEY_MASK_RW | MLX5_MKEY_MASK_A |	\
+	 MLX5_MKEY_MASK_SMALL_FENCE |					\
+	 MLX5_MKEY_MASK_RELAXED_ORDERING_WRITE | MLX5_MKEY_MASK_FREE |	\
+	 HCA_MKEY_MASK_GENERATION | MLX5_MKEY_MASK_PAGE_SIZE_5 |	\
+	 MLX5_MKEY_MASK_RELAXED_ORDERING_READ)
+
+/* The segments of a UMR WQE, in the private copy. */
+struct hca_umr {
+	struct mlx5_wqe_ctrl_seg ctrl;
+	struct mlx5_wqe_umr_ctrl_seg umr;
+	u8 mkc[MLX5_ST_SZ_BYTES(mkc)];
+	union {
+		u8 list[0];
+		struct mlx5_wqe_data_seg pointer;
+	};
+};
+
+static u32 hca_umr_octwords(const struct hca_umr *wqe)
+{
+	return be16_to_cpu(wqe->umr.xlt_octowords);
+}
+
+static bool hca_umr_partial(const struct hca_umr *wqe)
+{
+	return wqe->umr.flags & MLX5_UMR_TRANSLATION_OFFSET_EN;
+}
+
+/* The field is a BSF size or the low half of an offset. */
+static u32 hca_umr_bsf_octwords(const struct hca_umr *wqe)
+{
+	return hca_umr_partial(wqe) ? 0 : be16_to_cpu(wqe->umr.bsf_octowords);
+}
+
+static u64 hca_umr_offset(const struct hca_umr *wqe)
+{
+	u64 top = be32_to_cpu(wqe->umr.xlt_offset_47_16) & HCA_UMR_OFFSET_TOP;
+
+	return hca_umr_partial(wqe) ? top << 16 | be16_to_cpu(wqe->umr.xlt_offset) : 0;
+}
+
+static u64 hca_umr_mask(const struct hca_umr *wqe)
+{
+	return be64_to_cpu(wqe->umr.mkey_mask);
+}
+
+/**
+ * hca_umr_parse() - check 2 of HM 8.5: is the WQE well formed?
+ * @req: the WQE, its private copy fetched
+ * @len: bytes of it
+ *
+ * Return: 0 or a vendor syndrome.
+ */
+u8 hca_umr_parse(struct hca_req *req, size_t len)
+{
+	const struct hca_umr *wqe = (const void *)req->wqe;
+	u64 bytes;
+
+	if (len < offsetof(struct hca_umr, list))
+		return HCA_VS_BAD_WQE;
+	if (wqe->umr.flags & GENMASK(2, 0) ||
+	    memchr_inv(wqe->umr.rsvd0, 0, sizeof(wqe->umr.rsvd0)) ||
+	    be32_to_cpu(wqe->umr.xlt_offset_47_16) & ~HCA_UMR_OFFSET_TOP ||
+	    memchr_inv(wqe->umr.rsvd1, 0, sizeof(wqe->umr.rsvd1)))
+		return HCA_VS_BAD_WQE;
+	if ((wqe->umr.flags & HCA_UMR_CHECK_FREE) == HCA_UMR_CHECK_FREE)
+		return HCA_VS_BAD_WQE;
+	bytes = HCA_OCTWORD * (hca_umr_octwords(wqe) + hca_umr_bsf_octwords(wqe));
+	if (wqe->umr.flags & MLX5_UMR_INLINE)
+		return len < offsetof(struct hca_umr, list) + bytes ? HCA_VS_BAD_WQE : HCA_VS_NONE;
+	if (!bytes || len < sizeof(*wqe) || be32_to_cpu(wqe->pointer.byte_count) < bytes)
+		return HCA_VS_BAD_WQE;
+	return HCA_VS_NONE;
+}
+
+/* Copies the fields that the mask selects into an MKC (HM 8.4). */
+static void hca_umr_merge(void *to, const void *from, u64 mask)
+{
+#define HCA_TAKE(bit, field) do {						\
+	if (mask & (bit))							\
+		MLX5_SET(mkc, to, field, MLX5_GET(mkc, from, field));		\
+} while (0)
+	unsigned int log = MLX5_GET(mkc, to, log_page_size);
+	unsigned int new_log = MLX5_GET(mkc, from, log_page_size);
+
+	if (mask & MLX5_MKEY_MASK_LEN)
+		MLX5_SET64(mkc, to, len, MLX5_GET64(mkc, from, len));
+	HCA_TAKE(MLX5_MKEY_MASK_LEN, length64);
+	if (mask & MLX5_MKEY_MASK_PAGE_SIZE)
+		log = (log & BIT(5)) | (new_log & GENMASK(4, 0));
+	if (mask & MLX5_MKEY_MASK_PAGE_SIZE_5)
+		log = (log & GENMASK(4, 0)) | (new_log & BIT(5));
+	MLX5_SET(mkc, to, log_page_size, log);
+	if (mask & MLX5_MKEY_MASK_START_ADDR)
+		MLX5_SET64(mkc, to, start_addr, MLX5_GET64(mkc, from, start_addr));
+	HCA_TAKE(MLX5_MKEY_MASK_PD, pd);
+	HCA_TAKE(MLX5_MKEY_MASK_EN_RINVAL, en_rinval);
+	HCA_TAKE(MLX5_MKEY_MASK_EN_SIGERR, expected_sigerr_count);
+	HCA_TAKE(MLX5_MKEY_MASK_BSF_EN, bsf_en);
+	HCA_TAKE(MLX5_MKEY_MASK_KEY, mkey_7_0);
+	HCA_TAKE(MLX5_MKEY_MASK_QPN, qpn);
+	HCA_TAKE(MLX5_MKEY_MASK_LR, lr);
+	HCA_TAKE(MLX5_MKEY_MASK_LW, lw);
+	HCA_TAKE(MLX5_MKEY_MASK_RR, rr);
+	HCA_TAKE(MLX5_MKEY_MASK_RW, rw);
+	HCA_TAKE(MLX5_MKEY_MASK_A, a);
+	HCA_TAKE(MLX5_MKEY_MASK_SMALL_FENCE, small_fence_on_rdma_read_response);
+	HCA_TAKE(MLX5_MKEY_MASK_RELAXED_ORDERING_WRITE, relaxed_ordering_write);
+	HCA_TAKE(MLX5_MKEY_MASK_FREE, free);
+	HCA_TAKE(HCA_MKEY_MASK_GENERATION, reserved_at_1f0);
+	HCA_TAKE(MLX5_MKEY_MASK_RELAXED_ORDERING_READ, relaxed_ordering_read);
+#undef HCA_TAKE
+}
+
+/*
+ * Checks 3 to 12 of HM 8.5, in their order. @image is a copy of the MKC as it will be.
+ * Returns 0 or a vendor syndrome.
+ */
+static u8 hca_umr_check(const struct hca_qp *qp, const struct hca_mkey *mkey, u32 key,
+			const struct hca_umr *wqe, const void *image)
+{
+	bool any = qp->st == MLX5_QP_ST_REG_UMR;
+	const struct hca_mkc *mkc = &mkey->mkc;
+	u64 mask = hca_umr_mask(wqe);
+	u32 qpn = MLX5_GET(mkc, image, qpn);
+	bool rekeyed;
+
+	if (mkc->mode != MLX5_MKC_ACCESS_MODE_KLMS && mkc->mode != MLX5_MKC_ACCESS_MODE_KSM &&
+	    (mkc->mode != MLX5_MKC_ACCESS_MODE_MTT || (!any && !qp->fre)))
+		return HCA_VS_UMR_KIND;
+	if (!any && qp->pd != mkc->pd)
+		return HCA_VS_UMR_PD;
+	if (!MLX5_GET(mkc, mkey->image, umr_en))
+		return HCA_VS_UMR_EN;
+	if ((wqe->umr.flags & HCA_UMR_CHECK_FREE) == MLX5_UMR_CHECK_NOT_FREE && !mkc->free)
+		return HCA_VS_UMR_NOT_FREE;
+	if ((wqe->umr.flags & HCA_UMR_CHECK_FREE) == MLX5_UMR_CHECK_FREE && mkc->free)
+		return HCA_VS_UMR_FREE;
+	if (wqe->umr.flags & HCA_UMR_CHECK_QPN &&
+	    (mkc->free || (mkc->qpn != 0xffffff && mkc->qpn != qp->qpn)))
+		return HCA_VS_UMR_QPN;
+	rekeyed = mask & MLX5_MKEY_MASK_KEY && !MLX5_GET(mkc, image, free);
+	if (mkc->variant != (key & 0xff) && !mkc->free && !rekeyed)
+		return HCA_VS_UMR_VARIANT;
+	if (mask & ~HCA_UMR_MASK)
+		return HCA_VS_UMR_MASK;
+	if (mask & MLX5_MKEY_MASK_PD && !any)
+		return HCA_VS_UMR_MASK_QP;
+	if (!MLX5_GET(mkc, image, lr) || MLX5_GET(mkc, image, bsf_en) ||
+	    !hca_mkc_range_ok(image) || !hca_mkc_page_size_ok(image))
+		return HCA_VS_UMR_VALUE;
+	if (mask & MLX5_MKEY_MASK_QPN && !any && qpn != 0xffffff && qpn != qp->qpn)
+		return HCA_VS_UMR_VALUE;
+	if (hca_umr_octwords(wqe) % HCA_UMR_ALIGN_OCTWORDS ||
+	    hca_umr_offset(wqe) % HCA_UMR_ALIGN_OCTWORDS)
+		return HCA_VS_UMR_ALIGN;
+	if (!(wqe->umr.flags & MLX5_UMR_INLINE) &&
+	    be64_to_cpu(wqe->pointer.addr) & (MLX5_UMR_ALIGN - 1))
+		return HCA_VS_UMR_ALIGN;
+	if (hca_umr_offset(wqe) + hca_umr_octwords(wqe) > mkc->octwords ||
+	    hca_umr_bsf_octwords(wqe))
+		return HCA_VS_UMR_SIZE;
+	return HCA_VS_NONE;
+}
+
+/* Check 13: the list behind the pointer, into the HCA's own memory. umr_lock held. */
+static bool hca_umr_fetch(struct hca_qp *qp, const struct mlx5_wqe_data_seg *pointer, u32 bytes)
+{
+	struct hca_walk walk = {
+		.hca = qp->hca,
+		.who = {
+			.pd = qp->pd,
+			.qpn = qp->qpn,
+			.rlky = qp->rlky,
+			.any_pd = qp->st == MLX5_QP_ST_REG_UMR,
+		},
+		.access = HCA_ACCESS_READ,
+		.sgl = &qp->src,
+	};
+	u32 done = 0;
+	u64 n;
+
+	while (done < bytes) {
+		hca_sgl_init(&qp->src);
+		n = hca_xlate(&walk, be32_to_cpu(pointer->lkey),
+			      be64_to_cpu(pointer->addr) + done, bytes - done,
+			      min_t(u32, bytes - done, HCA_CHUNK));
+		hca_copy_out((u8 *)qp->hca->umr_list + done, &qp->src, n);
+		hca_sgl_release(qp->hca, &qp->src);
+		if (qp->src.syndrome)
+			return false;
+		if (qp->src.changing)
+			hca_mkey_wait(qp->hca, qp->src.changing);
+		done += n;
+	}
+	return true;
+}
+
+/* Nothing fails any more. */
+static void hca_umr_apply(struct hca *hca, struct hca_mkey *mkey, const struct hca_umr *wqe,
+			  const void *image, const void *list)
+{
+	u32 octwords = hca_umr_octwords(wqe);
+
+	hca_mkey_freeze(hca, mkey);
+	memcpy(mkey->image, image, MLX5_ST_SZ_BYTES(mkc));
+	hca_mkc_decode(mkey->image, &mkey->mkc);
+	hca_xlt_write(&mkey->xlt, hca_umr_offset(wqe) * HCA_OCTWORD, list,
+		      octwords * HCA_OCTWORD);
+	if (mkey->klms && octwords)
+		hca_klms_update(mkey);
+	hca_mkey_thaw(hca, mkey);
+}
+
+/* With the key locked. Returns a vendor syndrome. */
+static u8 hca_umr_locked(struct hca_qp *qp, struct hca_mkey *mkey, u32 key,
+			 const struct hca_umr *wqe)
+{
+	u32 bytes = hca_umr_octwords(wqe) * HCA_OCTWORD;
+	u32 image[MLX5_ST_SZ_DW(mkc)];
+	struct hca_number *pd = NULL;
+	const void *list = wqe->list;
+	u8 syndrome;
+
+	memcpy(image, mkey->image, sizeof(image));
+	hca_umr_merge(image, wqe->mkc, hca_umr_mask(wqe));
+	syndrome = hca_umr_check(qp, mkey, key, wqe, image);
+	if (syndrome)
+		return syndrome;
+	if (hca_umr_mask(wqe) & MLX5_MKEY_MASK_PD) {
+		pd = hca_number_get(&qp->hca->pds, MLX5_GET(mkc, image, pd), 0);
+		if (!pd)
+			return HCA_VS_UMR_VALUE;
+	}
+	if (!(wqe->umr.flags & MLX5_UMR_INLINE)) {
+		list = qp->hca->umr_list;
+		if (!hca_umr_fetch(qp, &wqe->pointer, bytes)) {
+			if (pd)
+				hca_number_put(pd);
+			return HCA_VS_UMR_FETCH;
+		}
+	}
+	hca_umr_apply(qp->hca, mkey, wqe, image, list);
+	if (pd) {
+		hca_number_put(mkey->pd);
+		mkey->pd = pd;
+	}
+	return HCA_VS_NONE;
+}
+
+/**
+ * hca_umr() - execute the UMR in qp->req
+ * @qp: the queue pair, sq_lock held, in RTS; the WQE has been parsed
+ * @result: filled in for HCA_ANSWER_ERROR
+ *
+ * HM 8.5, 8.8. When this returns no access uses what the UMR has replaced.
+ *
+ * Context: process, waits for running chunks of other queues.
+ * Return: HCA_ANSWER_DONE or HCA_ANSWER_ERROR.
+ */
+enum hca_answer hca_umr(struct hca_qp *qp, struct hca_result *result)
+{
+	const struct hca_umr *wqe = (const void *)qp->req.wqe;
+	u32 key = be32_to_cpu(qp->req.imm);
+	struct hca *hca = qp->hca;
+	struct hca_mkey *mkey;
+	bool fetch = !(wqe->umr.flags & MLX5_UMR_INLINE);
+	u8 syndrome;
+
+	hca_sgl_init(&qp->src);
+	if (fetch)
+		mutex_lock(&hca->umr_lock);
+	mkey = hca_mkey_lock(hca, key >> 8);
+	if (mkey)
+		syndrome = hca_umr_locked(qp, mkey, key, wqe);
+	else
+		syndrome = hca_key_special(key) ? HCA_VS_UMR_KIND : HCA_VS_UMR_NO_MKC;
+	hca_mkey_unlock(hca, key >> 8);
+	if (fetch)
+		mutex_unlock(&hca->umr_lock);
+	trace_hca_umr(qp->qpn, key, hca_umr_mask(wqe), hca_umr_offset(wqe),
+		      hca_umr_octwords(wqe), syndrome);
+	if (!syndrome)
+		return HCA_ANSWER_DONE;
+	/* A list that can't be fetched has its own place in the debug record. */
+	if (syndrome != HCA_VS_UMR_FETCH)
+		qp->src.key = key;
+	result->syndrome = syndrome == HCA_VS_UMR_FETCH ? MLX5_CQE_SYNDROME_LOCAL_PROT_ERR :
+							  MLX5_CQE_SYNDROME_MW_BIND_ERR;
+	result->vendor = syndrome;
+	result->where = &qp->src;
+	return HCA_ANSWER_ERROR;
+}
