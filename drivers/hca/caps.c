@@ -52,6 +52,7 @@ static void hca_caps_general(void *cap)
 	MLX5_SET(cmd_hca_cap, cap, imaicl, 1);
 	MLX5_SET(cmd_hca_cap, cap, device_memory, 1);
 	MLX5_SET(cmd_hca_cap, cap, log_max_uctx, HCA_LOG_MAX_UCTX);
+	MLX5_SET(cmd_hca_cap, cap, log_max_umem, HCA_LOG_MAX_UMEM);
 	MLX5_SET(cmd_hca_cap, cap, release_all_pages, 1);
 	MLX5_SET(cmd_hca_cap, cap, num_ports, 1);
 	MLX5_SET(cmd_hca_cap, cap, port_type, HCA_PORT_ETHERNET);

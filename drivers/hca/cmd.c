@@ -54,6 +54,7 @@ static hca_cmd_status hca_cmd_teardown_hca(struct hca *hca, const void *in, size
 	hca->life = HCA_TORN_DOWN;
 	hca_qps_destroy(hca);
 	hca_cqs_destroy(hca);
+	hca_umems_destroy(hca);
 	hca_eqs_destroy(hca);
 	hca_mkeys_destroy(hca);
 	return HCA_OK;
@@ -274,6 +275,9 @@ static const struct hca_cmd hca_cmds[] = {
 	HCA_CMD(CREATE_UCTX, create_uctx_in, create_uctx_out, READY, READY, hca_cmd_create_uctx),
 	HCA_CMD(DESTROY_UCTX, destroy_uctx_in, destroy_uctx_out, READY, READY,
 		hca_cmd_destroy_uctx),
+	HCA_CMD(CREATE_UMEM, create_umem_in, create_umem_out, READY, READY, hca_cmd_create_umem),
+	HCA_CMD(DESTROY_UMEM, destroy_umem_in, destroy_umem_out, READY, READY,
+		hca_cmd_destroy_umem),
 };
 /* clang-format on */
 
