@@ -194,11 +194,16 @@ TEST_F(devx, a_refusal_is_handed_out)
 	uint32_t in[DEVX_ST_SZ_DW(query_hca_cap_in)] = {};
 	struct answer out = {};
 
-	DEVX_SET(query_hca_cap_in, in, opcode, MLX5_CMD_OP_QUERY_HCA_CAP);
+	DEVX_SET(query_hca_cap_in, in, opcode, MLX5_CMD_OP_QUERY_ROCE_ADDRESS);
 	EXPECT_EQ(EREMOTEIO, mlx5dv_devx_general_cmd(self->a.r.ctx, in,
 						     sizeof(in), &out,
 						     sizeof(out)));
 	EXPECT_EQ(0x51, status_of(&out));	/* the answer would not fit */
+
+	/* an answer that grows with each HCA is cut, and is none */
+	DEVX_SET(query_hca_cap_in, in, opcode, MLX5_CMD_OP_QUERY_HCA_CAP);
+	EXPECT_EQ(0, mlx5dv_devx_general_cmd(self->a.r.ctx, in, sizeof(in),
+					     &out, sizeof(out)));
 }
 
 /* What is read here is what the verbs say, and nothing of the library's own */

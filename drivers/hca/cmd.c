@@ -212,7 +212,8 @@ static hca_cmd_status hca_cmd_query_roce_address(struct hca *hca, const void *in
 	  HCA_##from, HCA_##to, handler }
 
 static const struct hca_cmd hca_cmds[] = {
-	HCA_CMD(QUERY_HCA_CAP, query_hca_cap_in, query_hca_cap_out, ENABLED, READY,
+	/* The answer is cut to what the host has room for. */
+	HCA_CMD(QUERY_HCA_CAP, query_hca_cap_in, dealloc_pd_out, ENABLED, READY,
 		hca_cmd_query_hca_cap),
 	HCA_CMD(INIT_HCA, init_hca_in, init_hca_out, ENABLED, ENABLED, hca_cmd_init_hca),
 	HCA_CMD(TEARDOWN_HCA, teardown_hca_in, teardown_hca_out, READY, READY,
