@@ -967,6 +967,10 @@ TEST_F(devx, a_queue_pair_needs_what_is_its_owners)
 	DEVX_SET64(qpc, qpc, dbr_addr, 4);
 	REFUSED(EREMOTEIO, BAD_PARAM, "record out of line");
 
+	qp_begin(&in, &self->a, &q);
+	DEVX_SET(qpc_umem, qpc, send_dbr_mode, 1);
+	REFUSED(EREMOTEIO, BAD_PARAM, "no doorbell record");
+
 	/* what only the kernel may have (HM 1.2, 8.6) */
 	qp_begin(&in, &self->a, &q);
 	DEVX_SET(qpc, qpc, rlky, 1);

@@ -202,7 +202,8 @@ static hca_cmd_status hca_qp_init(struct hca_qp *qp, const void *in, size_t inle
 	/* A queue that reaches memory without a key of its PD is the kernel's (HM 8.6). */
 	if (qp->uid && (qp->st == MLX5_QP_ST_REG_UMR || qp->rlky || qp->fre))
 		return HCA_REFUSE(BAD_PARAM_ERR, 2);
-	if (MLX5_GET(qpc, qpc, wq_signature) || MLX5_GET(qpc, qpc, offload_type))
+	if (MLX5_GET(qpc, qpc, wq_signature) || MLX5_GET(qpc, qpc, offload_type) ||
+	    MLX5_GET(qpc_umem, qpc, send_dbr_mode))
 		return HCA_REFUSE(BAD_PARAM_ERR, 3);
 	qp->has_rq = MLX5_GET(qpc, qpc, rq_type) == HCA_RQ_REGULAR;
 	if (!qp->has_rq && MLX5_GET(qpc, qpc, rq_type) != HCA_RQ_NONE)

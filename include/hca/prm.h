@@ -17,9 +17,12 @@ struct mlx5_ifc_cqc_umem_bits {
 	u8 dbr_umem_id[0x20];
 };
 
-/* qpc: the same */
+/* qpc: the same; and where the counter of the send queue is told, 0 for the record */
 struct mlx5_ifc_qpc_umem_bits {
-	u8 reserved_at_0[0x720];
+	u8 reserved_at_0[0xa0];
+
+	u8 send_dbr_mode[0x2];
+	u8 reserved_at_a2[0x67e];
 
 	u8 dbr_umem_id[0x20];
 };
