@@ -492,10 +492,11 @@ int shca_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
 struct ib_mr *shca_reg_dm_mr(struct ib_pd *pd, struct ib_dm *dm, struct ib_dm_mr_attr *attr,
 			     struct uverbs_attr_bundle *attrs)
 {
-	u32 in[MLX5_ST_SZ_DW(create_mkey_in)] = {};
+	u8 in[MLX5_ST_SZ_BYTES(create_mkey_in)] __aligned(sizeof(u64)) = {};
+	void *mkc = MLX5_ADDR_OF(create_mkey_in, in, memory_key_mkey_entry);
 	u64 start_addr = to_sdm(dm)->dev_addr + attr->offset;
 	struct shca_mr *mr;
-	void *mkc;
+	u32 key;
 	int err;
 
 	if (attr->access_flags & ~SHCA_DM_ACCESS_SUPPORTED)
@@ -504,16 +505,17 @@ struct ib_mr *shca_reg_dm_mr(struct ib_pd *pd, struct ib_dm *dm, struct ib_dm_mr
 	if (!mr)
 		return ERR_PTR(-ENOMEM);
 
-	mkc = MLX5_ADDR_OF(create_mkey_in, in, memory_key_mkey_entry);
 	set_mkc_access_pd_addr_fields(mkc, attr->access_flags, start_addr, pd);
 	MLX5_SET(mkc, mkc, access_mode_1_0, MLX5_MKC_ACCESS_MODE_MEMIC & 0x3);
 	MLX5_SET(mkc, mkc, access_mode_4_2, MLX5_MKC_ACCESS_MODE_MEMIC >> 2);
 	MLX5_SET64(mkc, mkc, len, attr->length);
-	err = shca_create_mkey(to_sdev(pd->device), &mr->mmkey, in, sizeof(in));
+	err = shca_create_mkey(to_sdev(pd->device), &key, in, sizeof(in));
 	if (err) {
 		kfree(mr);
 		return ERR_PTR(err);
 	}
-	set_mr_fields(mr, pd, attr->length, attr->access_flags, 0);
+	set_mr_key(mr, pd, key);
+	mr->ibmr.length = attr->length;
+	mr->access_flags = attr->access_flags;
 	return &mr->ibmr;
 }
