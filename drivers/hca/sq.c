@@ -35,7 +35,7 @@
 static u16 hca_sq_pending(struct hca_qp *qp)
 {
 	/* Pairs with the program's barrier between WQE and record. */
-	u16 pi = be32_to_cpu(smp_load_acquire(&qp->dbr[1]));
+	u16 pi = be32_to_cpu(smp_load_acquire(&qp->dbr.record[1]));
 
 	return pi - qp->sq_ci;
 }
