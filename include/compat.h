@@ -35,19 +35,6 @@ static inline void hrtimer_setup(struct hrtimer *timer,
 #define MLX5_UMR_ALIGN		2048
 #endif
 
-/* linux/mlx5/mlx5_ifc.h: the largest block of a KSM key, in the middle of a reserved field */
-#ifdef HAVE_MAX_FIXED_BUFFER
-#define compat_set_max_fixed_buffer(cap, log)				\
-	MLX5_SET(cmd_hca_cap_2, cap, max_mkey_log_entity_size_fixed_buffer, log)
-#define compat_get_max_fixed_buffer(cap)				\
-	MLX5_GET(cmd_hca_cap_2, cap, max_mkey_log_entity_size_fixed_buffer)
-#else
-#define compat_set_max_fixed_buffer(cap, log)				\
-	MLX5_SET(cmd_hca_cap_2, cap, reserved_at_3a0, (log) << 2)
-#define compat_get_max_fixed_buffer(cap)				\
-	(MLX5_GET(cmd_hca_cap_2, cap, reserved_at_3a0) >> 2)
-#endif
-
 /* rdma/ib_verbs.h: the DMA handle argument of reg_user_mr() */
 #ifdef HAVE_DMAH
 #define COMPAT_DMAH_PARAM	struct ib_dmah *dmah,

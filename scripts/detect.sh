@@ -33,7 +33,6 @@ have DMABUF_MR_ATTRS rdma/ib_verbs.h '\(\*reg_user_mr_dmabuf\)\([^;]*uverbs_attr
 have REPORT_PORT_EVENT rdma/ib_verbs.h '\(\*report_port_event\)'
 have UMEM_GET_VA rdma/ib_umem.h 'ib_umem_get_va\('
 have HMM_DMA rdma/ib_umem_odp.h 'struct hmm_dma_map'
-have MAX_FIXED_BUFFER linux/mlx5/mlx5_ifc.h 'max_mkey_log_entity_size_fixed_buffer\['
 have FRMR rdma/frmr_pools.h 'ib_frmr_pool_pop\('
 have RESPOND_UDATA rdma/uverbs_ioctl.h 'define ib_respond_udata'
 have DELLINK rdma/rdma_netlink.h '\(\*dellink\)'
