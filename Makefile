@@ -5,7 +5,7 @@ VERSION := 0.1
 KDIR ?= /lib/modules/$(shell uname -r)/build
 vm := selftests/vm
 
-export KERNEL MEM TIMEOUT SHARE NOMODULE CMD T S
+export KERNEL MEM TIMEOUT SHARE NOMODULE CMD T S DEBUG_T
 
 # One goal for each call of the kernel's make: with two, the one of 7.3 overwrites this file.
 module:
@@ -14,7 +14,7 @@ module:
 help:
 	@echo 'make                   build softhca.ko for the running kernel, or for that of KDIR='
 	@echo 'make install           install it for that kernel, by DKMS where that exists; needs root'
-	@echo 'make check             all tests; T=NAME picks kselftests by name, KERNEL=7.3|6.12 one kernel'
+	@echo 'make check             all tests; T=NAME picks kselftests by name, KERNEL=7.3|6.12|debug|kcsan one kernel'
 	@echo 'make unit              the unit tests, without a VM; T=PATTERN picks some'
 	@echo 'make fuzz T=umr S=60   fuzz the HCA half for 60 seconds; T=klm is the other target'
 	@echo 'make lint              warnings, sparse, checkpatch, shellcheck'

@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include <infiniband/mlx5dv.h>
-#include "kselftest_harness.h"
+#include "lib/harness.h"
 #include "lib/rdma.h"
 #include "lib/mem.h"
 #include "lib/look.h"

@@ -13,7 +13,7 @@
 #include <sys/syscall.h>
 #include <sys/utsname.h>
 #include <unistd.h>
-#include "kselftest_harness.h"
+#include "lib/harness.h"
 #include "lib/rdma.h"
 #include "lib/mem.h"
 

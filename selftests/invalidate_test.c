@@ -10,7 +10,7 @@
 #include <sched.h>
 #include <string.h>
 #include <sys/mman.h>
-#include "kselftest_harness.h"
+#include "lib/harness.h"
 #include "lib/rdma.h"
 #include "lib/mem.h"
 #include "lib/mw.h"

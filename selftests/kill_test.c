@@ -13,7 +13,7 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include "kselftest_harness.h"
+#include "lib/harness.h"
 #include "lib/traffic.h"
 
 #define KILLS	100

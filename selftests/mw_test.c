@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-#include "kselftest_harness.h"
+#include "lib/harness.h"
 #include "lib/rdma.h"
 #include "lib/mem.h"
 #include "lib/mw.h"

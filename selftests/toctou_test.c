@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include "kselftest_harness.h"
+#include "lib/harness.h"
 #include "lib/rdma.h"
 #include "lib/mem.h"
 #include "lib/raw.h"

@@ -15,7 +15,7 @@
 #include <sys/ptrace.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include "kselftest_harness.h"
+#include "lib/harness.h"
 #include "lib/rdma.h"
 #include "lib/mem.h"
 #include "lib/raw.h"

@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
-#include "kselftest_harness.h"
+#include "lib/harness.h"
 #include "lib/rdma.h"
 #include "lib/mem.h"
 #include "lib/raw.h"

@@ -8,6 +8,7 @@ vm=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 tree=$(cd "$vm/../.." && pwd)
 cache=${SOFTHCA_CACHE:-/var/cache/softhca}
 kernels='7.3 6.12'
+own_kernels='debug kcsan' # built by kernel-build
 # The guest root belongs to what it is made from, so that work trees with different inputs do not fight over one.
 inputs=$(cat "$vm/guest-build" "$vm/packages" | sha256sum | cut -c 1-16)
 root_link=${SOFTHCA_ROOT:-$cache/root-$inputs}
@@ -26,12 +27,43 @@ hold_root() {
 	flock -s "$root_lock"
 }
 
-# kernel_release 7.3: the release string of that kernel in $root
+# kernel_release 7.3: the release string of that kernel of Debian's in $root
 kernel_release() {
 	local found
 	found=$(cd "$root/lib/modules" && printf '%s\n' "$1".* | tail -n 1)
-	[ -d "$root/lib/modules/$found" ] || die "no kernel $1 in the guest root: KERNEL is one of $kernels"
+	[ -d "$root/lib/modules/$found" ] || die "no kernel $1 in the guest root: KERNEL is one of $kernels $own_kernels"
 	printf '%s\n' "$found"
+}
+
+# source_version: the version of Debian's linux-source-7.3 that goes with the guest root
+source_version() { cut -d ' ' -f 1 "$cache/src/linux-7.3/.softhca-inputs"; }
+
+is_own_kernel() { [[ " $own_kernels " == *" $1 "* ]]; }
+
+# own_kernel debug: the folder where kernel-build puts, or has put, that kernel
+own_kernel() {
+	local key
+	key=$({ source_version && cat "$vm/kernel-build" "$vm/guest.config" "$vm/$1.config"; } | sha256sum | cut -c 1-8)
+	printf '%s\n' "$cache/src/linux-$1-$key"
+}
+
+# find_kernel KERNEL: sets $release, $image (the kernel to boot), $modules (its /lib/modules), and $headers as in-root sees it.
+# A kernel of our own must have been built. Needs hold_root.
+find_kernel() {
+	local built
+	if is_own_kernel "$1"; then
+		built=$(own_kernel "$1")
+		[ -d "$built" ] || die "no kernel $1 in $cache: run selftests/vm/kernel-build $1 first"
+		exec {kernel_lock}<"$built.lock"
+		flock -s "$kernel_lock"
+		release=$(ls "$built/modules")
+		image=$built/vmlinux modules=$built/modules
+		headers=/linux/${built##*/}/headers/linux-headers-$release
+	else
+		release=$(kernel_release "$1")
+		image=$root/boot/vmlinux-$release modules=$root/lib/modules
+		headers=/usr/src/linux-headers-$release
+	fi
 }
 
 # keep_last COUNT FOLDER: removes the older of the folders in FOLDER, but none that a run holds locked

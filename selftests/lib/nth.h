@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Allocations that fail: the kernel's fail-nth of the calling task, and two ways to
+ * tell whether what was refused has left something behind.
+ *
+ * Functions return 0 or a negative errno if nothing else is said.
+ */
+#ifndef SELFTESTS_LIB_NTH_H
+#define SELFTESTS_LIB_NTH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* NULL, or why no allocation can be made to fail here */
+const char *nth_setup(void);
+/* The @n-th allocation of the kernel for this task fails, once; n counts from 1 */
+int nth_arm(unsigned int n);
+/* No more failures: 1 if the one that was ordered has happened, 0 if not */
+int nth_disarm(void);
+
+/* What the kernel's books say about RDMA objects, of all devices and programs */
+struct books {
+	size_t len;
+	char bytes[16384];
+};
+
+int books_read(struct books *books);
+bool books_same(const struct books *a, const struct books *b);
+
+/**
+ * struct ledger - objects of the HCA by kind: created less destroyed
+ */
+#define LEDGER_KINDS	10
+struct ledger {
+	int objects[LEDGER_KINDS];
+};
+
+/* From here on; needs tracefs */
+int ledger_begin(struct ledger *ledger);
+/* Adds what has happened since the last call */
+int ledger_update(struct ledger *ledger);
+/* The kind of which objects were left, or NULL */
+const char *ledger_surplus(const struct ledger *ledger);
+void ledger_end(void);
+
+/* rdma link add @name type softhca netdev @netdev, and rdma link del @name */
+int link_add(const char *name, const char *netdev);
+int link_del(const char *name);
+
+#endif
