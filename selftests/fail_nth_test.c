@@ -6,7 +6,8 @@
  * behind, neither in the books of the RDMA core nor in the HCA; done again, it succeeds;
  * and the device goes on working.
  *
- * Needs a kernel with failslab and fail_page_alloc: KERNEL=debug.
+ * On a kernel with failslab and fail_page_alloc (KERNEL=debug) all allocations fail in
+ * turn, whoever makes them; elsewhere those that softhca makes itself.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -24,7 +25,7 @@
 #include "lib/prm.h"
 
 #define AT(p)		((uint64_t)(uintptr_t)(p))
-#define BUF		(1024 * PAGE)	/* its list of pages is longer than a page */
+#define BUF		(600 * PAGE)	/* its list of pages is longer than a page */
 #define SMALL		(4 * PAGE)
 #define MOST		3000		/* allocations in one path */
 #define LINK		"softhca_n"
@@ -54,6 +55,7 @@ struct world {
 };
 
 static const struct qp_cfg plain;
+static char *scattered;	/* shared with the processes of the tests */
 
 /* What a call that returns a pointer means */
 static int made(const void *object)
@@ -568,6 +570,7 @@ FIXTURE_SETUP(fail_nth)
 	struct mlx5dv_obj obj = { .pd = { .out = &out } };
 	struct world *w = &self->w;
 
+	ASSERT_EQ(0, nth_open());
 	ASSERT_EQ(0, pair_open(&self->p, NULL));
 	if (!self->p.r.softhca)
 		SKIP(return, "not softhca");
@@ -582,8 +585,7 @@ FIXTURE_SETUP(fail_nth)
 	obj.pd.in = w->pd;
 	ASSERT_EQ(0, mlx5dv_init_obj(&obj, MLX5DV_OBJ_PD));
 	w->pdn = out.pdn;
-	w->buf = mem_scattered(BUF);
-	ASSERT_NE(NULL, w->buf);
+	w->buf = scattered;
 }
 
 FIXTURE_TEARDOWN(fail_nth)
@@ -656,9 +658,15 @@ TEST_F_TIMEOUT(fail_nth, every_allocation, 1000)
 int main(int argc, char **argv)
 {
 	const char *reason = nth_setup();
+	int status;
 
 	if (reason)
 		ksft_exit_skip("%s\n", reason);
+	scattered = mem_scattered(BUF);
+	if (!scattered)
+		ksft_exit_fail_msg("no memory\n");
 	harness_slow();
-	return test_harness_run(argc, argv);
+	status = test_harness_run(argc, argv);
+	nth_end();
+	return status;
 }

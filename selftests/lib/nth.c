@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 #include <linux/netlink.h>
 #include <rdma/rdma_netlink.h>
@@ -27,6 +29,23 @@ static int write_file(const char *path, const char *text)
 	return err;
 }
 
+static const char *nth_file = "/proc/thread-self/fail-nth";
+static bool nth_loaded;
+
+static int load(const char *name)
+{
+	struct utsname uts;
+	char path[256];
+	int fd, err;
+
+	uname(&uts);
+	snprintf(path, sizeof(path), "fault/%s/%s.ko", uts.release, name);
+	fd = open(path, O_RDONLY);
+	err = syscall(SYS_finit_module, fd, "", 0) ? -errno : 0;
+	close(fd);
+	return err;
+}
+
 const char *nth_setup(void)
 {
 	static const struct {
@@ -40,13 +59,27 @@ const char *nth_setup(void)
 		{ DEBUG "fail_page_alloc/min-order", "0" },
 		{ DEBUG "fail_page_alloc/verbose", "0" },
 	};
+	bool kernel = !access(nth_file, W_OK);
 
-	for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
-		if (write_file(all[i].file, all[i].value))
-			return "this kernel has no failslab and fail_page_alloc";
-	if (nth_fd < 0)
-		nth_fd = open("/proc/thread-self/fail-nth", O_RDWR | O_CLOEXEC);
-	return nth_fd < 0 ? "this kernel has no fail-nth" : NULL;
+	for (size_t i = 0; kernel && i < sizeof(all) / sizeof(*all); i++)
+		kernel = !write_file(all[i].file, all[i].value);
+	if (kernel)
+		return NULL;
+	nth_file = "/sys/module/softhca_nth/parameters/nth";
+	nth_loaded = !load("softhca_nth");
+	return nth_loaded ? NULL : "neither failslab and fail_page_alloc nor softhca_nth";
+}
+
+void nth_end(void)
+{
+	if (nth_loaded)
+		syscall(SYS_delete_module, "softhca_nth", 0);
+}
+
+int nth_open(void)
+{
+	nth_fd = open(nth_file, O_RDWR | O_CLOEXEC);
+	return nth_fd < 0 ? -errno : 0;
 }
 
 int nth_arm(unsigned int n)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Allocations that fail: the kernel's fail-nth of the calling task, and two ways to
- * tell whether what was refused has left something behind.
+ * Allocations that fail, by the kernel's fail-nth or by softhca_nth, and two ways to tell
+ * whether what was refused has left something behind.
  *
  * Functions return 0 or a negative errno if nothing else is said.
  */
@@ -11,8 +11,14 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* NULL, or why no allocation can be made to fail here */
+/*
+ * Once, before all: NULL, or why no allocation can be made to fail here. Without a fail-nth
+ * of the kernel, softhca_nth makes those of softhca fail.
+ */
 const char *nth_setup(void);
+void nth_end(void);
+/* The calling task is the one that will meet failures. */
+int nth_open(void);
 /* The @n-th allocation of the kernel for this task fails, once; n counts from 1 */
 int nth_arm(unsigned int n);
 /* No more failures: 1 if the one that was ordered has happened, 0 if not */
