@@ -69,12 +69,23 @@ static int done(int ret)
 	return ret < 0 ? errno ?: EIO : ret;
 }
 
+/* What a command of user space means: the HCA says itself that its memory ran out. */
+static int commanded(int err, const void *out)
+{
+	return err == EREMOTEIO && DEVX_GET(create_mkey_out, out, status) == 8 /* LIM_ERR */ ?
+	       ENOMEM : err;
+}
+
 /* Paths: 0 or an errno. An undo is done without failures. */
 
 static int open_run(struct world *w)
 {
+	int err;
+
 	w->ctx = ibv_open_device(w->r.ctx->device);
-	return made(w->ctx);
+	err = made(w->ctx);
+	/* a device node that cannot be opened is looked for elsewhere by the library */
+	return err == ENOENT ? ENOMEM : err;
 }
 
 static int open_undo(struct world *w)
@@ -295,8 +306,12 @@ static int dm_run(struct world *w)
 {
 	struct ibv_alloc_dm_attr attr = { .length = 2 * PAGE };
 
+	int err;
+
 	w->dm = ibv_alloc_dm(w->r.ctx, &attr);
-	return made(w->dm);
+	err = made(w->dm);
+	/* the library maps it too, and the core's word for a page table that is missing is EAGAIN */
+	return err == EAGAIN ? ENOMEM : err;
 }
 
 static int dm_undo(struct world *w)
@@ -350,7 +365,7 @@ static int devx_general_run(struct world *w)
 	uint32_t out[DEVX_ST_SZ_DW(query_hca_cap_out)];
 
 	DEVX_SET(query_hca_cap_in, in, opcode, MLX5_CMD_OP_QUERY_HCA_CAP);
-	return mlx5dv_devx_general_cmd(w->r.ctx, in, sizeof(in), out, sizeof(out));
+	return commanded(mlx5dv_devx_general_cmd(w->r.ctx, in, sizeof(in), out, sizeof(out)), out);
 }
 
 static int devx_eqn_run(struct world *w)
@@ -360,16 +375,17 @@ static int devx_eqn_run(struct world *w)
 	return done(mlx5dv_devx_query_eqn(w->r.ctx, 0, &eqn));
 }
 
+/* In a context of its own: the library keeps the UARs that it once had. */
 static int devx_uar_run(struct world *w)
 {
-	w->uar = mlx5dv_devx_alloc_uar(w->r.ctx, MLX5DV_UAR_ALLOC_TYPE_NC);
+	w->uar = mlx5dv_devx_alloc_uar(w->ctx, MLX5DV_UAR_ALLOC_TYPE_NC);
 	return made(w->uar);
 }
 
 static int devx_uar_undo(struct world *w)
 {
 	mlx5dv_devx_free_uar(w->uar);
-	return 0;
+	return open_undo(w);
 }
 
 /* A list of four keys, whole in its command */
@@ -389,7 +405,7 @@ static int devx_obj_run(struct world *w)
 	DEVX_SET(mkc, mkc, pd, w->pdn);
 	DEVX_SET(mkc, mkc, translations_octword_size, 4);
 	w->obj = mlx5dv_devx_obj_create(w->r.ctx, in, sizeof(in), out, sizeof(out));
-	return made(w->obj);
+	return commanded(made(w->obj), out);
 }
 
 static int devx_obj_destroy(struct world *w)
@@ -404,7 +420,7 @@ static int devx_pd_run(struct world *w)
 
 	DEVX_SET(alloc_pd_in, in, opcode, MLX5_CMD_OP_ALLOC_PD);
 	w->obj = mlx5dv_devx_obj_create(w->r.ctx, in, sizeof(in), out, sizeof(out));
-	return made(w->obj);
+	return commanded(made(w->obj), out);
 }
 
 static int devx_query_run(struct world *w)
@@ -418,7 +434,7 @@ static int devx_query_run(struct world *w)
 		return EIO;
 	DEVX_SET(query_cq_in, in, opcode, MLX5_CMD_OP_QUERY_CQ);
 	DEVX_SET(query_cq_in, in, cqn, cq.cqn);
-	return mlx5dv_devx_cq_query(w->cq, in, sizeof(in), out, sizeof(out));
+	return commanded(mlx5dv_devx_cq_query(w->cq, in, sizeof(in), out, sizeof(out)), out);
 }
 
 static int devx_umem_run(struct world *w)
@@ -552,7 +568,7 @@ PATH(query_mkey, .prepare = mr_large_run, .run = look_run, .undo = mr_undo);
 PATH(explain, .prepare = walk_prepare, .run = walk_run, .undo = walk_undo);
 PATH(devx_general, .run = devx_general_run);
 PATH(devx_query_eqn, .run = devx_eqn_run);
-PATH(devx_alloc_uar, .run = devx_uar_run, .undo = devx_uar_undo);
+PATH(devx_alloc_uar, .prepare = open_run, .run = devx_uar_run, .undo = devx_uar_undo);
 PATH(devx_obj_create, .run = devx_obj_run, .undo = devx_obj_destroy);
 PATH(devx_obj_destroy, .prepare = devx_obj_run, .run = devx_obj_destroy);
 PATH(devx_alloc_pd, .run = devx_pd_run, .undo = devx_obj_destroy);

@@ -128,6 +128,12 @@ static void add(struct request *req, uint16_t type, const void *data, size_t len
 	req->hdr.nlmsg_len += NLA_ALIGN(attr->nla_len);
 }
 
+/* What sockets say when there is no memory for a file or a message */
+static int socket_error(void)
+{
+	return errno == ENFILE || errno == ENOBUFS ? -ENOMEM : -errno;
+}
+
 /* Calls @each for every message of the answer. */
 static int ask(struct request *req, int (*each)(const struct nlmsghdr *msg, void *arg), void *arg)
 {
@@ -139,16 +145,16 @@ static int ask(struct request *req, int (*each)(const struct nlmsghdr *msg, void
 	ssize_t len;
 
 	if (fd < 0)
-		return -errno;
+		return socket_error();
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
 	if (send(fd, req, req->hdr.nlmsg_len, 0) < 0) {
-		err = -errno;
+		err = socket_error();
 		goto out;
 	}
 	for (;;) {
 		len = recv(fd, reply, sizeof(reply), 0);
 		if (len < 0) {
-			err = -errno;
+			err = socket_error();
 			goto out;
 		}
 		for (msg = (void *)reply; NLMSG_OK(msg, len); msg = NLMSG_NEXT(msg, len)) {
