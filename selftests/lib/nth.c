@@ -76,6 +76,11 @@ void nth_end(void)
 		syscall(SYS_delete_module, "softhca_nth", 0);
 }
 
+bool nth_of_kernel(void)
+{
+	return !nth_loaded;
+}
+
 int nth_open(void)
 {
 	nth_fd = open(nth_file, O_RDWR | O_CLOEXEC);

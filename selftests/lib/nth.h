@@ -17,6 +17,8 @@
  */
 const char *nth_setup(void);
 void nth_end(void);
+/* Whether those of the whole kernel can */
+bool nth_of_kernel(void);
 /* The calling task is the one that will meet failures. */
 int nth_open(void);
 /* The @n-th allocation of the kernel for this task fails, once; n counts from 1 */
