@@ -117,7 +117,7 @@ static bool kill_one(struct __test_metadata *_metadata, int round,
 	}
 	close(fd[0]);
 	close(fd[1]);
-	usleep(delay_us);
+	usleep(delay_us * test_slow());
 	EXPECT_EQ(0, kill(pid[round % 2], SIGKILL));
 	ASSERT_EQ(pid[round % 2], waitpid(pid[round % 2], &status, 0));
 	/* it may have been killed before it knew its peer: then that one says so */

@@ -9,14 +9,19 @@
 #include <stdlib.h>
 #include "kselftest_harness.h"
 
-static inline void harness_slow(void)
+/* How many times longer things take here than elsewhere: 1 or more */
+static inline int test_slow(void)
 {
 	const char *slow = getenv("TEST_SLOW");
-	int times = slow ? atoi(slow) : 1;
 
+	return slow && atoi(slow) > 1 ? atoi(slow) : 1;
+}
+
+static inline void harness_slow(void)
+{
 	for (struct __fixture_metadata *f = __fixture_list; f; f = f->next)
 		for (struct __test_metadata *t = f->tests; t; t = t->next)
-			t->timeout *= times > 1 ? times : 1;
+			t->timeout *= test_slow();
 }
 
 #undef TEST_HARNESS_MAIN
