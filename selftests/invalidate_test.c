@@ -165,7 +165,7 @@ struct writer {
 static void *writer(void *arg)
 {
 	struct writer *w = arg;
-	SELF = w->self;
+	FIXTURE_DATA(invalidate) *self = w->self;
 
 	while (!flag(&self->quit)) {
 		if (!flag(&self->go)) {
