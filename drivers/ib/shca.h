@@ -149,6 +149,7 @@ struct shca_memic {
  * @slow_path_mutex: one big CREATE_MKEY at a time: each needs a mailbox as
  *	large as its translation table
  * @umr: queue of the driver's own UMRs
+ * @frmr_pools: the pools of free keys, where the core has none
  * @fw_pages: pages given to the HCA, by DMA page number
  * @fw_page_count: how many
  * @memic: device memory
@@ -174,7 +175,7 @@ struct shca_dev {
 	atomic_t mkey_var;
 	struct mutex slow_path_mutex;
 	struct shca_umr *umr;
-	COMPAT_FRMR_IN_DEV
+	struct compat_frmr_pools frmr_pools;
 	struct xarray fw_pages;
 	atomic_t fw_page_count;
 	struct shca_memic memic;
@@ -334,8 +335,9 @@ struct shca_mkey {
  * @umem: its memory
  * @access_flags: IB_ACCESS_*
  * @page_shift: log2 of the page size of its translation table
+ * @frmr: where the core keeps nothing for the pools, the part for them
  *
- * compat_frmr() is the part for the pools; its pool is NULL for a key of CREATE_MKEY.
+ * compat_frmr() is that part; its pool is NULL for a key of CREATE_MKEY.
  */
 struct shca_mr {
 	struct ib_mr ibmr;
@@ -343,7 +345,7 @@ struct shca_mr {
 	struct ib_umem *umem;
 	int access_flags;
 	unsigned int page_shift;
-	COMPAT_FRMR_IN_MR
+	struct compat_frmr frmr;
 };
 
 struct shca_mw {
