@@ -429,9 +429,10 @@ static int devx_query_run(struct world *w)
 	uint32_t out[DEVX_ST_SZ_DW(query_cq_out)] = {};
 	struct mlx5dv_cq cq;
 	struct mlx5dv_obj obj = { .cq = { .in = w->cq, .out = &cq } };
+	int err = mlx5dv_init_obj(&obj, MLX5DV_OBJ_CQ);
 
-	if (mlx5dv_init_obj(&obj, MLX5DV_OBJ_CQ))
-		return EIO;
+	if (err)
+		return err;
 	DEVX_SET(query_cq_in, in, opcode, MLX5_CMD_OP_QUERY_CQ);
 	DEVX_SET(query_cq_in, in, cqn, cq.cqn);
 	return commanded(mlx5dv_devx_cq_query(w->cq, in, sizeof(in), out, sizeof(out)), out);
@@ -581,9 +582,9 @@ PATH(devx_umem_dereg, .prepare = devx_umem_run, .run = devx_umem_undo);
 PATH(create_mkey, .run = mkey_run, .undo = mkey_undo);
 PATH(destroy_mkey, .prepare = mkey_run, .run = mkey_undo);
 PATH(link_add, .prepare = link_prepare, .run = link_add_run, .undo = link_undo,
-     .stride = 67);
+	.stride = 67);
 PATH(link_del, .prepare = link_made, .run = link_del_run, .undo = link_del_undo,
-     .stride = 67);
+	.stride = 67);
 
 FIXTURE_SETUP(fail_nth)
 {

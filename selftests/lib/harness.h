@@ -29,7 +29,7 @@ static inline void harness_slow(void)
 	int main(int argc, char **argv)				\
 	{							\
 		harness_slow();					\
-		return test_harness_run(argc, argv);		\
+		exit(test_harness_run(argc, argv));		\
 	}
 
 #endif

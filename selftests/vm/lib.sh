@@ -49,6 +49,7 @@ own_kernel() {
 
 # find_kernel KERNEL: sets $release, $image (the kernel to boot), $modules (its /lib/modules), and $headers as in-root sees it.
 # A kernel of our own must have been built. Needs hold_root.
+# shellcheck disable=SC2034 # for those who source this
 find_kernel() {
 	local built
 	if is_own_kernel "$1"; then
