@@ -245,6 +245,7 @@ static void hca_umr_apply(struct hca *hca, struct hca_mkey *mkey, const struct h
 	hca_mkey_freeze(hca, mkey);
 	memcpy(mkey->image, image, MLX5_ST_SZ_BYTES(mkc));
 	hca_mkc_decode(mkey->image, &mkey->mkc);
+	mkey->generation += !!octwords;
 	hca_xlt_write(&mkey->xlt, hca_umr_offset(wqe) * HCA_OCTWORD, list,
 		      octwords * HCA_OCTWORD);
 	if (mkey->klms && octwords)
