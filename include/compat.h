@@ -14,6 +14,7 @@
 
 #include <linux/hrtimer.h>
 #include <linux/uaccess.h>
+#include <linux/mlx5/device.h>
 #include <rdma/ib_umem.h>
 #include <rdma/ib_verbs.h>
 #include <rdma/uverbs_ioctl.h>
@@ -27,6 +28,11 @@ static inline void hrtimer_setup(struct hrtimer *timer,
 	hrtimer_init(timer, clock, mode);
 	timer->function = function;
 }
+#endif
+
+/* linux/mlx5/device.h: how lists that a UMR points to are aligned */
+#ifndef MLX5_UMR_ALIGN
+#define MLX5_UMR_ALIGN		2048
 #endif
 
 /* rdma/ib_verbs.h: the DMA handle argument of reg_user_mr() */

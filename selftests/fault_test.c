@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Proves that memory stays pinned while the HCA may still access it: a DESTROY_MKEY
- * that fails leaves the region as it was.
+ * Proves that memory stays pinned while the HCA may still access it, whatever fails: a
+ * region whose key can be neither revoked nor destroyed stays as it was; and that a UMR
+ * that fails costs nobody but its owner anything.
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -15,9 +17,11 @@
 #include "lib/rdma.h"
 #include "lib/mem.h"
 
-#define LEN	(4 * PAGE)
+#define LEN		(4 * PAGE)
+#define REVOKE		"shca_umr_revoke_mr"
+#define DESTROY		"shca_cmd_destroy_mkey"
 
-static int refuse_destroy(void)
+static int fault_begin(const char *parameters)
 {
 	struct utsname name;
 	char path[256];
@@ -26,12 +30,12 @@ static int refuse_destroy(void)
 	uname(&name);
 	snprintf(path, sizeof(path), "fault/%s/softhca_fault.ko", name.release);
 	fd = open(path, O_RDONLY);
-	err = syscall(SYS_finit_module, fd, "", 0) ? errno : 0;
+	err = syscall(SYS_finit_module, fd, parameters, 0) ? errno : 0;
 	close(fd);
 	return err;
 }
 
-static int allow_destroy(void)
+static int fault_end(void)
 {
 	return syscall(SYS_delete_module, "softhca_fault", 0) ? errno : 0;
 }
@@ -60,7 +64,7 @@ FIXTURE_SETUP(fault)
 
 FIXTURE_TEARDOWN(fault)
 {
-	allow_destroy();	/* whatever happened: nobody else is to see it */
+	fault_end();	/* whatever happened: nobody else is to see it */
 	if (self->here_mr)
 		EXPECT_EQ(0, ibv_dereg_mr(self->here_mr));
 	if (self->there_mr)
@@ -68,16 +72,21 @@ FIXTURE_TEARDOWN(fault)
 	pair_close(&self->p);
 }
 
-TEST_F(fault, hm_11_6_refused_destroy)
+static struct op read_of(FIXTURE_DATA(fault) *self)
 {
-	long pinned = pinned_kib();
-	struct op read = {
+	return (struct op){
 		.opcode = IBV_WR_RDMA_READ, .len = LEN,
 		.laddr = (uintptr_t)self->here, .lkey = self->here_mr->lkey,
 		.raddr = (uintptr_t)self->there, .rkey = self->there_mr->rkey,
 	};
+}
 
-	ASSERT_EQ(0, refuse_destroy());
+TEST_F(fault, hm_11_6_neither_revoked_nor_destroyed)
+{
+	struct op read = read_of(self);
+	long pinned = pinned_kib();
+
+	ASSERT_EQ(0, fault_begin("refuse=" REVOKE "," DESTROY));
 	EXPECT_EQ(EIO, ibv_dereg_mr(self->there_mr));
 	EXPECT_EQ(pinned, pinned_kib());
 	/* the program gives its memory up; the key still leads to the old pages */
@@ -86,13 +95,135 @@ TEST_F(fault, hm_11_6_refused_destroy)
 	EXPECT_EQ(-1, differs(self->here, LEN, 1));
 	EXPECT_EQ(EIO, ibv_dereg_mr(self->there_mr));
 
-	/* once the command works again, so does the deregistration */
-	ASSERT_EQ(0, allow_destroy());
+	/* once the HCA obeys again, so does the deregistration */
+	ASSERT_EQ(0, fault_end());
 	EXPECT_EQ(0, ibv_dereg_mr(self->there_mr));
 	self->there_mr = NULL;
 	EXPECT_EQ(pinned - (long)LEN / 1024, pinned_kib());
 	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR,
 		  run(self->p.a, self->p.acq, &read, NULL));
+}
+
+/* A key that cannot be revoked is destroyed: it does not come back to its pool */
+TEST_F(fault, hm_11_6_destroyed_instead)
+{
+	struct op read = read_of(self);
+	long pinned = pinned_kib();
+	struct ibv_mr *next;
+
+	ASSERT_EQ(0, fault_begin("refuse=" REVOKE));
+	EXPECT_EQ(0, ibv_dereg_mr(self->there_mr));
+	self->there_mr = NULL;
+	EXPECT_EQ(pinned - (long)LEN / 1024, pinned_kib());
+	ASSERT_EQ(0, fault_end());
+	next = ibv_reg_mr(self->p.pd, self->there, LEN, ACCESS_ALL);
+	ASSERT_NE(NULL, next);
+	EXPECT_NE(read.rkey >> 8, next->rkey >> 8);
+	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR,
+		  run(self->p.a, self->p.acq, &read, NULL));
+	EXPECT_EQ(0, ibv_dereg_mr(next));
+}
+
+/* rereg fails before it has begun: case 15 from inside */
+TEST_F(fault, case_15_rereg_that_cannot_revoke)
+{
+	struct op read = read_of(self);
+	long pinned = pinned_kib();
+
+	ASSERT_EQ(0, fault_begin("refuse=" REVOKE));
+	EXPECT_NE(0, ibv_rereg_mr(self->there_mr,
+				  IBV_REREG_MR_CHANGE_TRANSLATION, NULL,
+				  self->here, LEN, 0));
+	EXPECT_EQ(EIO, errno);
+	ASSERT_EQ(0, fault_end());
+	EXPECT_EQ(pinned, pinned_kib());
+	EXPECT_EQ(0, run(self->p.a, self->p.acq, &read, NULL));
+	EXPECT_EQ(-1, differs(self->here, LEN, 1));
+}
+
+TEST_F(fault, hm_8_19_umr_queue_recovers)
+{
+	struct op read = read_of(self);
+	long pinned = pinned_kib();
+	char *buf = mem_pages(LEN);
+	struct ibv_mr *mr;
+
+	ASSERT_NE(NULL, buf);
+	for (int i = 0; i < 5; i++) {
+		ASSERT_EQ(0, fault_begin("spoil=1"));
+		/* the UMR that enables it fails */
+		EXPECT_EQ(NULL, ibv_reg_mr(self->p.pd, buf, LEN, ACCESS_ALL));
+		EXPECT_EQ(EIO, errno);
+		ASSERT_EQ(0, fault_end());
+		EXPECT_EQ(pinned, pinned_kib());
+		/* the next finds the queue as if nothing had been */
+		mr = ibv_reg_mr(self->p.pd, buf, LEN, ACCESS_ALL);
+		ASSERT_NE(NULL, mr);
+		read.raddr = (uintptr_t)buf;
+		read.rkey = mr->rkey;
+		fill(buf, LEN, 10 + i);
+		EXPECT_EQ(0, run(self->p.a, self->p.acq, &read, NULL));
+		EXPECT_EQ(-1, differs(self->here, LEN, 10 + i));
+		/* and the one that revokes: its key is destroyed instead */
+		ASSERT_EQ(0, fault_begin("spoil=1"));
+		EXPECT_EQ(0, ibv_dereg_mr(mr));
+		ASSERT_EQ(0, fault_end());
+		EXPECT_EQ(pinned, pinned_kib());
+	}
+	munmap(buf, LEN);
+}
+
+struct registrar {
+	struct ibv_pd *pd;
+	int good, failed, wrong;
+};
+
+static void *registrar(void *arg)
+{
+	struct registrar *r = arg;
+	char *buf = mem_pages(LEN);
+	struct ibv_mr *mr;
+
+	for (int i = 0; buf && i < 300; i++) {
+		mr = ibv_reg_mr(r->pd, buf, LEN, ACCESS_ALL);
+		if (!mr) {
+			r->wrong += errno != EIO;
+			r->failed++;
+			continue;
+		}
+		r->good++;
+		r->wrong += ibv_dereg_mr(mr) != 0;
+	}
+	munmap(buf, LEN);
+	return NULL;
+}
+
+/* Who waits while another's UMR fails is served afterwards */
+TEST_F_TIMEOUT(fault, hm_8_19_others_that_wait, 100)
+{
+	enum { THREADS = 4, SPOILT = 40 };
+	struct registrar r[THREADS] = {};
+	struct op read = read_of(self);
+	pthread_t thread[THREADS];
+	int good = 0, failed = 0;
+
+	ASSERT_EQ(0, fault_begin("spoil=40"));
+	for (int i = 0; i < THREADS; i++) {
+		r[i].pd = self->p.pd;
+		ASSERT_EQ(0, pthread_create(&thread[i], NULL, registrar, &r[i]));
+	}
+	for (int i = 0; i < THREADS; i++) {
+		pthread_join(thread[i], NULL);
+		EXPECT_EQ(0, r[i].wrong);
+		good += r[i].good;
+		failed += r[i].failed;
+	}
+	ASSERT_EQ(0, fault_end());
+	EXPECT_LT(0, failed);
+	EXPECT_GE(SPOILT, failed);
+	EXPECT_EQ(THREADS * 300, good + failed);
+	EXPECT_EQ(0, run(self->p.a, self->p.acq, &read, NULL));
+	EXPECT_EQ(-1, differs(self->here, LEN, 1));
 }
 
 TEST_HARNESS_MAIN

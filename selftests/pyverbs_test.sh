@@ -6,7 +6,7 @@
 # does not end with its closing line has failed, whatever its status is.
 . "$(dirname "$0")/lib/test.sh"
 
-files='test_device test_pd test_mr test_cq test_cq_events test_qp test_atomic'
+files='test_device test_pd test_mr test_cq test_cq_events test_qp test_qpex test_atomic test_relaxed_ordering'
 mapfile -t expected < <(sed -n 's/^``\(test_[^`]*\)``.*/\1/p' testing.rst)
 declare -A met
 source=/usr/share/doc/rdma-core/tests

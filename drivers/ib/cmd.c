@@ -249,6 +249,7 @@ int shca_cmd_query_special_mkeys(struct shca_dev *dev)
 	if (SHCA_CAP_GEN(dev, dump_fill_mkey))
 		dev->mkeys.dump_fill_mkey =
 			MLX5_GET(query_special_contexts_out, out, dump_fill_mkey);
+	dev->mkeys.resd_lkey = MLX5_GET(query_special_contexts_out, out, resd_lkey);
 	return 0;
 }
 

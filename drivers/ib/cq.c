@@ -80,7 +80,16 @@ static void shca_cqc_set_buf(void *cqc, int cqe_size, unsigned int entries,
 	MLX5_SET(cqc, cqc, page_offset, page_offset_quantized);
 }
 
-static int shca_cmd_create_cq(struct shca_dev *dev, struct shca_cq *cq, void *in, size_t inlen)
+/**
+ * shca_cmd_create_cq() - CREATE_CQ
+ * @dev: the device
+ * @cqn: number of the CQ
+ * @in: create_cq_in; the opcode is filled in here
+ * @inlen: its length in bytes, page list included
+ *
+ * Context: process. Return: 0 or an errno.
+ */
+int shca_cmd_create_cq(struct shca_dev *dev, u32 *cqn, void *in, size_t inlen)
 {
 	u32 out[MLX5_ST_SZ_DW(create_cq_out)];
 	int err;
@@ -88,11 +97,18 @@ static int shca_cmd_create_cq(struct shca_dev *dev, struct shca_cq *cq, void *in
 	MLX5_SET(create_cq_in, in, opcode, MLX5_CMD_OP_CREATE_CQ);
 	err = shca_cmd_exec(dev, in, inlen, out, sizeof(out));
 	if (!err)
-		cq->cqn = MLX5_GET(create_cq_out, out, cqn);
+		*cqn = MLX5_GET(create_cq_out, out, cqn);
 	return err;
 }
 
-static int shca_cmd_destroy_cq(struct shca_dev *dev, u32 cqn)
+/**
+ * shca_cmd_destroy_cq() - DESTROY_CQ
+ * @dev: the device
+ * @cqn: number of the CQ
+ *
+ * Context: process. Return: 0 or an errno.
+ */
+int shca_cmd_destroy_cq(struct shca_dev *dev, u32 cqn)
 {
 	u32 out[MLX5_ST_SZ_DW(destroy_cq_out)];
 	u32 in[MLX5_ST_SZ_DW(destroy_cq_in)] = {};
@@ -205,7 +221,7 @@ int shca_create_user_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 	if (attr->flags & IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN)
 		MLX5_SET(cqc, cqc, oi, 1);
 
-	err = shca_cmd_create_cq(dev, cq, in, inlen);
+	err = shca_cmd_create_cq(dev, &cq->cqn, in, inlen);
 	kvfree(in);
 	if (err)
 		goto unmap_db;

@@ -89,6 +89,11 @@ static int shca_query_device(struct ib_device *ibdev, struct ib_device_attr *pro
 	props->max_cq = BIT(SHCA_CAP_GEN(dev, log_max_cq));
 	props->max_cqe = BIT(SHCA_CAP_GEN(dev, log_max_cq_sz)) - 1;
 	props->max_mr = BIT(SHCA_CAP_GEN(dev, log_max_mkey));
+	if (SHCA_CAP_GEN(dev, imaicl)) {
+		/* Never type 2A beside 2B (HM 10.1). */
+		props->device_cap_flags |= IB_DEVICE_MEM_WINDOW | IB_DEVICE_MEM_WINDOW_TYPE_2B;
+		props->max_mw = props->max_mr;
+	}
 	props->max_pd = BIT(SHCA_CAP_GEN(dev, log_max_pd));
 	props->max_ah = INT_MAX;
 	props->max_qp_rd_atom = BIT(SHCA_CAP_GEN(dev, log_max_ra_req_qp));
@@ -358,12 +363,28 @@ static int shca_load(struct shca_dev *dev)
 		return err;
 	err = shca_eq_table_create(dev);
 	if (err)
-		shca_cmd_dealloc_uar(dev, dev->uar_id);
+		goto dealloc_uar;
+	err = shca_umr_init(dev);
+	if (err)
+		goto destroy_eqs;
+	err = shca_frmr_pools_init(dev);
+	if (err)
+		goto cleanup_umr;
+	return 0;
+
+cleanup_umr:
+	shca_umr_cleanup(dev);
+destroy_eqs:
+	shca_eq_table_destroy(dev);
+dealloc_uar:
+	shca_cmd_dealloc_uar(dev, dev->uar_id);
 	return err;
 }
 
 static void shca_unload(struct shca_dev *dev)
 {
+	shca_frmr_pools_cleanup(dev);
+	shca_umr_cleanup(dev);
 	shca_eq_table_destroy(dev);
 	shca_cmd_dealloc_uar(dev, dev->uar_id);
 }
@@ -449,9 +470,9 @@ static void shca_dealloc_driver(struct ib_device *ibdev)
 {
 	struct shca_dev *dev = to_sdev(ibdev);
 
+	shca_power_off(dev);
 	WARN_ON(!xa_empty(&dev->cqs));
 	WARN_ON(!xa_empty(&dev->qps));
-	shca_power_off(dev);
 	shca_dev_list_del(dev);
 }
 
@@ -468,12 +489,14 @@ static const struct ib_device_ops shca_dev_ops = {
 	.uverbs_abi_ver = MLX5_IB_UVERBS_ABI_VERSION,
 
 	.add_gid = shca_add_gid,
+	.alloc_mw = shca_alloc_mw,
 	.alloc_pd = shca_alloc_pd,
 	.alloc_ucontext = shca_alloc_ucontext,
 	.create_user_ah = shca_create_ah,
 	.create_qp = shca_create_qp,
 	.create_user_cq = shca_create_user_cq,
 	.dealloc_driver = shca_dealloc_driver,
+	.dealloc_mw = shca_dealloc_mw,
 	.dealloc_pd = shca_dealloc_pd,
 	.dealloc_ucontext = shca_dealloc_ucontext,
 	.del_gid = shca_del_gid,
@@ -493,10 +516,12 @@ static const struct ib_device_ops shca_dev_ops = {
 	.query_port = shca_query_port,
 	.query_qp = shca_query_qp,
 	.reg_user_mr = shca_reg_user_mr,
+	.rereg_user_mr = shca_rereg_user_mr,
 	.resize_user_cq = shca_resize_cq,
 
 	INIT_RDMA_OBJ_SIZE(ib_ah, shca_ah, ibah),
 	INIT_RDMA_OBJ_SIZE(ib_cq, shca_cq, ibcq),
+	INIT_RDMA_OBJ_SIZE(ib_mw, shca_mw, ibmw),
 	INIT_RDMA_OBJ_SIZE(ib_pd, shca_pd, ibpd),
 	INIT_RDMA_OBJ_SIZE(ib_qp, shca_qp, ibqp),
 	INIT_RDMA_OBJ_SIZE(ib_ucontext, shca_ucontext, ibucontext),

@@ -1,38 +1,29 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Memory regions: the twin of mr.c. HM 12.1, 12.5.
+ * Memory regions: the twin of mr.c. HM 12.1, 12.4, 12.5.
  *
  * Invariants:
- *  - lkey and rkey are the same key: index << 8 | variant, and the variant of
- *    each new key differs from the one before.
- *  - Memory stays pinned and mapped until DESTROY_MKEY has succeeded. If it
- *    fails, the memory stays so for good: the HCA may still access it.
+ *  - lkey and rkey are the same key: index << 8 | variant, and the variant of each new
+ *    key differs from the one before.
+ *  - A key in a pool is free and in the protection domain of the driver's UMRs. Each time
+ *    it leaves its pool, its variant is another, so who still has the old one has nothing.
+ *  - Memory stays pinned and mapped until the key has been revoked or destroyed. If both
+ *    fail, the memory stays so for good: the HCA may still access it.
  */
 #include <linux/log2.h>
+#include <linux/module.h>
 
 #include "shca.h"
-
-/* Read and write allowed: what every entry of pinned memory says (HM 5.2). */
-#define SHCA_MTT_PRESENT	(MLX5_MTT_PERM_READ | MLX5_MTT_PERM_WRITE)
-
-#define SHCA_MTT_PER_OCTOWORD	(SHCA_OCTOWORD / sizeof(__be64))
-
-/* The mailbox of a region of up to so many entries is kept on the stack. */
-#define SHCA_MTT_ON_STACK	16
 
 #define SHCA_ACCESS_SUPPORTED						\
 	(IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE |		\
 	 IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_ATOMIC |		\
-	 IB_ZERO_BASED | IB_ACCESS_HUGETLB | IB_ACCESS_OPTIONAL)
+	 IB_ACCESS_MW_BIND | IB_ZERO_BASED | IB_ACCESS_HUGETLB | IB_ACCESS_OPTIONAL)
 
-/*
- * Can the HCA load a translation table by UMR? Not this one yet: it offers no
- * UMR queue, so that every MR is made by one CREATE_MKEY that carries its table.
- */
-static bool shca_umr_can_load_pas(struct shca_dev *dev, size_t length)
-{
-	return false;
-}
+static bool frmr_keep_variant;
+module_param(frmr_keep_variant, bool, 0644);
+MODULE_PARM_DESC(frmr_keep_variant,
+		 "reuse keys with the same variant, as Linux 7.3 does for mlx5 (default n)");
 
 static void set_mkc_access_pd_addr_fields(void *mkc, int acc, u64 start_addr, struct ib_pd *pd)
 {
@@ -65,66 +56,197 @@ static void assign_mkey_variant(struct shca_dev *dev, u32 *mkey, void *in)
 	*mkey = variant;
 }
 
-static int shca_create_mkey(struct shca_dev *dev, struct shca_mkey *mkey, void *in, size_t inlen)
+/**
+ * shca_create_mkey() - create a key with the next variant
+ * @dev: the device
+ * @mkey: receives the key
+ * @in: create_mkey_in; opcode and variant are filled in here
+ * @inlen: its length in bytes, translation entries included
+ *
+ * Context: process, may sleep. Return: 0 or an errno.
+ */
+int shca_create_mkey(struct shca_dev *dev, u32 *mkey, void *in, size_t inlen)
 {
-	assign_mkey_variant(dev, &mkey->key, in);
-	return shca_cmd_create_mkey(dev, &mkey->key, in, inlen);
+	assign_mkey_variant(dev, mkey, in);
+	return shca_cmd_create_mkey(dev, mkey, in, inlen);
 }
 
-static void set_mr_fields(struct shca_mr *mr, struct ib_pd *pd, u64 length, int access_flags,
-			  u64 iova)
+static unsigned int get_mkc_octo_size(size_t nblocks)
 {
-	mr->ibmr.lkey = mr->mmkey.key;
-	mr->ibmr.rkey = mr->mmkey.key;
-	mr->ibmr.length = length;
+	return DIV_ROUND_UP(nblocks, SHCA_OCTOWORD / sizeof(__be64));
+}
+
+static void shca_frmr_destroy(struct ib_device *ibdev, u32 *handles, u32 count)
+{
+	u32 i;
+
+	/* One that stays is free, in nobody's protection domain: lost, but harmless. */
+	for (i = 0; i < count; i++)
+		shca_cmd_destroy_mkey(to_sdev(ibdev), handles[i]);
+}
+
+static int shca_frmr_create(struct ib_device *ibdev, struct ib_frmr_key *key, u32 *handles,
+			    u32 count)
+{
+	u8 in[MLX5_ST_SZ_BYTES(create_mkey_in)] __aligned(sizeof(u64)) = {};
+	void *mkc = MLX5_ADDR_OF(create_mkey_in, in, memory_key_mkey_entry);
+	struct shca_dev *dev = to_sdev(ibdev);
+	u32 i;
+	int err;
+
+	MLX5_SET(mkc, mkc, free, 1);
+	MLX5_SET(mkc, mkc, umr_en, 1);
+	MLX5_SET(mkc, mkc, lr, 1);
+	MLX5_SET(mkc, mkc, access_mode_1_0, MLX5_MKC_ACCESS_MODE_MTT);
+	MLX5_SET(mkc, mkc, pd, shca_umr_pdn(dev));
+	MLX5_SET(mkc, mkc, qpn, 0xffffff);
+	MLX5_SET(mkc, mkc, translations_octword_size, get_mkc_octo_size(key->num_dma_blocks));
+	MLX5_SET(mkc, mkc, log_page_size, PAGE_SHIFT);
+	for (i = 0; i < count; i++) {
+		err = shca_create_mkey(dev, &handles[i], in, sizeof(in));
+		if (err) {
+			shca_frmr_destroy(ibdev, handles, i);
+			return err;
+		}
+	}
+	return 0;
+}
+
+/* What a pool made by `rdma resource set frmr_pools` may be for. */
+static int shca_frmr_build_key(struct ib_device *ibdev, const struct ib_frmr_key *in,
+			       struct ib_frmr_key *out)
+{
+	if (in->ats || in->vendor_key || !in->num_dma_blocks ||
+	    order_base_2(in->num_dma_blocks) > SHCA_LOG_MAX_BLOCKS)
+		return -EOPNOTSUPP;
+	/* Rights are no part of the key: UMR can change all of them. */
+	out->num_dma_blocks = in->num_dma_blocks;
+	return 0;
+}
+
+static const struct ib_frmr_pool_ops shca_frmr_pool_ops = {
+	.create_frmrs = shca_frmr_create,
+	.destroy_frmrs = shca_frmr_destroy,
+	.build_key = shca_frmr_build_key,
+};
+
+/**
+ * shca_frmr_pools_init() - prepare the pools of free keys
+ * @dev: the device; shca_umr_init() is done
+ *
+ * Context: process. Return: 0 or an errno.
+ */
+int shca_frmr_pools_init(struct shca_dev *dev)
+{
+	return compat_frmr_pools_init(dev, &shca_frmr_pool_ops);
+}
+
+/**
+ * shca_frmr_pools_cleanup() - destroy the keys in the pools
+ * @dev: the device; it has no region any more
+ *
+ * Context: process, may sleep.
+ */
+void shca_frmr_pools_cleanup(struct shca_dev *dev)
+{
+	compat_frmr_pools_cleanup(dev);
+}
+
+static void set_mr_fields(struct shca_mr *mr, struct ib_umem *umem, u64 iova, int access_flags,
+			  unsigned long page_size)
+{
+	mr->ibmr.length = umem->length;
+	mr->ibmr.iova = iova;
+	mr->umem = umem;
+	mr->access_flags = access_flags;
+	mr->page_shift = order_base_2(page_size);
+	mr->mmkey.ndescs = get_mkc_octo_size(ib_umem_num_dma_blocks(umem, page_size));
+}
+
+static void set_mr_key(struct shca_mr *mr, struct ib_pd *pd, u32 key)
+{
+	mr->mmkey.key = key;
+	mr->ibmr.lkey = key;
+	mr->ibmr.rkey = key;
 	mr->ibmr.device = pd->device;
 	mr->ibmr.pd = pd;
-	mr->ibmr.iova = iova;
-	mr->access_flags = access_flags;
 }
 
-/* Page sizes of an MTT key: what the capability says, within what the field holds. */
-static unsigned long shca_mkc_pgsz_bitmap(struct shca_dev *dev)
+/* The largest page that a region can have, within what the capability and the field allow. */
+static unsigned long shca_umem_mkc_find_best_pgsz(struct shca_dev *dev, struct ib_umem *umem,
+						  u64 iova)
 {
 	unsigned int largest = SHCA_CAP_GEN_2(dev, max_mkey_log_entity_size_mtt);
 	unsigned int smallest = SHCA_CAP_GEN_2(dev, log_min_mkey_entity_size);
+	unsigned long bitmap;
 
-	return GENMASK(min_t(unsigned int, largest, BITS_PER_LONG - 1),
-		       max_t(unsigned int, smallest, MLX5_ADAPTER_PAGE_SHIFT));
+	bitmap = GENMASK(min_t(unsigned int, largest, BITS_PER_LONG - 1),
+			 max_t(unsigned int, smallest, MLX5_ADAPTER_PAGE_SHIFT));
+	return ib_umem_find_best_pgsz(umem, bitmap, iova);
 }
 
-/* Make an MR by one CREATE_MKEY that carries its translation table. */
-static struct shca_mr *reg_create(struct ib_pd *pd, struct ib_umem *umem, u64 iova,
-				  int access_flags, unsigned long page_size)
+static u32 shca_next_variant(u32 key)
 {
-	u32 small[(MLX5_ST_SZ_BYTES(create_mkey_in) + SHCA_MTT_ON_STACK * sizeof(__be64)) /
-		  sizeof(u32)] __aligned(sizeof(__be64));
+	return (key & ~0xff) | ((key + 1) & 0xff);
+}
+
+/* A region with a key from a pool, still free. */
+static struct shca_mr *alloc_cacheable_mr(struct ib_pd *pd, struct ib_umem *umem, u64 iova,
+					  int access_flags)
+{
 	struct shca_dev *dev = to_sdev(pd->device);
-	bool pg_cap = SHCA_CAP_GEN(dev, pg);
-	size_t npages, ndescs, inlen;
+	unsigned long page_size;
 	struct shca_mr *mr;
-	void *mkc;
-	bool big;
-	u32 *in;
 	int err;
 
+	page_size = shca_umem_mkc_find_best_pgsz(dev, umem, iova);
 	if (!page_size)
 		return ERR_PTR(-EINVAL);
 	mr = kzalloc_obj(*mr);
 	if (!mr)
 		return ERR_PTR(-ENOMEM);
-	mr->page_shift = order_base_2(page_size);
 
-	npages = ib_umem_num_dma_blocks(umem, page_size);
-	ndescs = DIV_ROUND_UP(npages, SHCA_MTT_PER_OCTOWORD);
-	inlen = MLX5_ST_SZ_BYTES(create_mkey_in) + ndescs * SHCA_OCTOWORD;
-	big = inlen > sizeof(small);
-	if (big)
-		mutex_lock(&dev->slow_path_mutex);
-	in = big ? kvzalloc(inlen, GFP_KERNEL) : memset(small, 0, inlen);
+	compat_frmr(mr)->key.num_dma_blocks = ib_umem_num_dma_blocks(umem, page_size);
+	err = compat_frmr_pool_pop(dev, mr);
+	if (err) {
+		kfree(mr);
+		return ERR_PTR(err);
+	}
+	if (!frmr_keep_variant)
+		compat_frmr(mr)->handle = shca_next_variant(compat_frmr(mr)->handle);
+	set_mr_key(mr, pd, compat_frmr(mr)->handle);
+	set_mr_fields(mr, umem, iova, access_flags, page_size);
+	return mr;
+}
+
+/* Make an MR by one CREATE_MKEY that carries its translation table. */
+static struct shca_mr *reg_create(struct ib_pd *pd, struct ib_umem *umem, u64 iova,
+				  int access_flags)
+{
+	struct shca_dev *dev = to_sdev(pd->device);
+	bool pg_cap = SHCA_CAP_GEN(dev, pg);
+	unsigned int ndescs;
+	unsigned long page_size;
+	struct shca_mr *mr;
+	size_t inlen;
+	void *mkc;
+	u32 *in;
+	u32 key;
+	int err;
+
+	page_size = shca_umem_mkc_find_best_pgsz(dev, umem, iova);
+	if (!page_size)
+		return ERR_PTR(-EINVAL);
+	mr = kzalloc_obj(*mr);
+	if (!mr)
+		return ERR_PTR(-ENOMEM);
+
+	ndescs = get_mkc_octo_size(ib_umem_num_dma_blocks(umem, page_size));
+	inlen = MLX5_ST_SZ_BYTES(create_mkey_in) + (size_t)ndescs * SHCA_OCTOWORD;
+	in = kvzalloc(inlen, GFP_KERNEL);
 	if (!in) {
 		err = -ENOMEM;
-		goto unlock;
+		goto free_mr;
 	}
 	shca_populate_pas(umem, page_size, MLX5_ADDR_OF(create_mkey_in, in, klm_pas_mtt),
 			  pg_cap ? SHCA_MTT_PRESENT : 0);
@@ -137,23 +259,19 @@ static struct shca_mr *reg_create(struct ib_pd *pd, struct ib_umem *umem, u64 io
 	MLX5_SET(mkc, mkc, umr_en, 1);
 	MLX5_SET64(mkc, mkc, len, umem->length);
 	MLX5_SET(mkc, mkc, translations_octword_size, ndescs);
-	MLX5_SET(mkc, mkc, log_page_size, mr->page_shift);
+	MLX5_SET(mkc, mkc, log_page_size, order_base_2(page_size));
 
-	err = shca_create_mkey(dev, &mr->mmkey, in, inlen);
-	if (big)
-		kvfree(in);
-unlock:
-	if (big)
-		mutex_unlock(&dev->slow_path_mutex);
-	if (err) {
-		kfree(mr);
-		return ERR_PTR(err);
-	}
-
-	mr->mmkey.ndescs = ndescs;
-	mr->umem = umem;
-	set_mr_fields(mr, pd, umem->length, access_flags, iova);
+	err = shca_create_mkey(dev, &key, in, inlen);
+	kvfree(in);
+	if (err)
+		goto free_mr;
+	set_mr_key(mr, pd, key);
+	set_mr_fields(mr, umem, iova, access_flags, page_size);
 	return mr;
+
+free_mr:
+	kfree(mr);
+	return ERR_PTR(err);
 }
 
 /* Takes over @umem, also when it fails. */
@@ -161,19 +279,28 @@ static struct ib_mr *create_real_mr(struct ib_pd *pd, struct ib_umem *umem, u64 
 				    int access_flags)
 {
 	struct shca_dev *dev = to_sdev(pd->device);
+	bool xlt_with_umr = shca_umr_can_load_pas(dev, umem->length);
 	struct shca_mr *mr;
+	int err;
 
-	if (shca_umr_can_load_pas(dev, umem->length)) {
-		mr = ERR_PTR(-EOPNOTSUPP);
+	if (xlt_with_umr) {
+		mr = alloc_cacheable_mr(pd, umem, iova, access_flags);
 	} else {
-		unsigned long page_size =
-			ib_umem_find_best_pgsz(umem, shca_mkc_pgsz_bitmap(dev), iova);
-
-		mr = reg_create(pd, umem, iova, access_flags, page_size);
+		mutex_lock(&dev->slow_path_mutex);
+		mr = reg_create(pd, umem, iova, access_flags);
+		mutex_unlock(&dev->slow_path_mutex);
 	}
 	if (IS_ERR(mr)) {
 		ib_umem_release(umem);
 		return ERR_CAST(mr);
+	}
+
+	if (xlt_with_umr) {
+		err = shca_umr_update_mr_pas(mr, to_spd(pd)->pdn);
+		if (err) {
+			shca_dereg_mr(&mr->ibmr, NULL);
+			return ERR_PTR(err);
+		}
 	}
 	return &mr->ibmr;
 }
@@ -211,21 +338,131 @@ struct ib_mr *shca_reg_user_mr(struct ib_pd *pd, u64 start, u64 length, u64 iova
 	return create_real_mr(pd, umem, iova, access_flags);
 }
 
+/* Can the table of @mr hold @umem, in pages of @page_size? */
+static bool can_use_umr_rereg_pas(struct shca_mr *mr, struct ib_umem *umem,
+				  unsigned long page_size)
+{
+	/* What a key has room for is known of keys from a pool only. */
+	return compat_frmr(mr)->pool &&
+	       shca_umr_can_load_pas(to_sdev(mr->ibmr.device), umem->length) &&
+	       compat_frmr(mr)->key.num_dma_blocks >= ib_umem_num_dma_blocks(umem, page_size);
+}
+
+/* Give a region other memory, in place. @umem is taken over if it succeeds. */
+static int umr_rereg_pas(struct shca_mr *mr, struct ib_pd *pd, int access_flags,
+			 struct ib_umem *umem, u64 iova, unsigned long page_size)
+{
+	unsigned long old_page_size = BIT(mr->page_shift);
+	int old_access_flags = mr->access_flags;
+	struct ib_umem *old_umem = mr->umem;
+	u64 old_iova = mr->ibmr.iova;
+	int err;
+
+	/* Nobody may meet a mixture of both tables. */
+	err = shca_umr_revoke_mr(mr);
+	if (err)
+		return err;
+	set_mr_fields(mr, umem, iova, access_flags, page_size);
+	err = shca_umr_update_mr_pas(mr, to_spd(pd)->pdn);
+	if (err) {
+		/* The key is free, so nothing leads to the new memory. */
+		set_mr_fields(mr, old_umem, old_iova, old_access_flags, old_page_size);
+		return err;
+	}
+	ib_umem_release(old_umem);
+	return 0;
+}
+
+/**
+ * shca_rereg_user_mr() - change memory, protection domain or rights of a region
+ * @ibmr: the region
+ * @flags: IB_MR_REREG_*: what changes
+ * @start: first byte of the new memory, in the process
+ * @length: its length in bytes
+ * @iova: address of its first byte for the HCA
+ * @new_access_flags: new rights
+ * @new_pd: new protection domain
+ * @udata: no driver data is defined
+ *
+ * Context: process, waits for the accesses that are running.
+ * Return: NULL: the region has been changed in place; a new region, if the new memory
+ * does not fit into its table: the core then removes the old one; or an errno. The old
+ * region is as it was then, except that after -EIO of the HCA it may have been revoked.
+ * Source: HM 12.4, libmlx5-abi 4.3.
+ */
+struct ib_mr *shca_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start, u64 length, u64 iova,
+				 int new_access_flags, struct ib_pd *new_pd,
+				 struct ib_udata *udata)
+{
+	struct shca_dev *dev = to_sdev(ibmr->device);
+	struct shca_mr *mr = to_smr(ibmr);
+	unsigned long page_size;
+	struct ib_umem *umem;
+	int err;
+
+	if (flags & ~(IB_MR_REREG_TRANS | IB_MR_REREG_PD | IB_MR_REREG_ACCESS))
+		return ERR_PTR(-EOPNOTSUPP);
+	if (!(flags & IB_MR_REREG_ACCESS))
+		new_access_flags = mr->access_flags;
+	if (!(flags & IB_MR_REREG_PD))
+		new_pd = ibmr->pd;
+	if (new_access_flags & ~SHCA_ACCESS_SUPPORTED)
+		return ERR_PTR(-EOPNOTSUPP);
+	err = ib_umem_check_rereg(mr->umem, flags, new_access_flags);
+	if (!err)
+		err = ib_is_udata_in_empty(udata);
+	if (err)
+		return ERR_PTR(err);
+
+	if (!(flags & IB_MR_REREG_TRANS))
+		return ERR_PTR(shca_umr_rereg_pd_access(mr, new_pd, new_access_flags));
+
+	umem = ib_umem_get_va(&dev->ib_dev, start, length, new_access_flags);
+	if (IS_ERR(umem))
+		return ERR_CAST(umem);
+	page_size = shca_umem_mkc_find_best_pgsz(dev, umem, iova);
+	if (!page_size) {
+		ib_umem_release(umem);
+		return ERR_PTR(-EINVAL);
+	}
+	if (!can_use_umr_rereg_pas(mr, umem, page_size))
+		return create_real_mr(new_pd, umem, iova, new_access_flags);
+	err = umr_rereg_pas(mr, new_pd, new_access_flags, umem, iova, page_size);
+	if (err)
+		ib_umem_release(umem);
+	return ERR_PTR(err);
+}
+
+/* Take the key of a region away from everybody: back to its pool, or out of the world. */
+static int shca_handle_mkey_cleanup(struct shca_mr *mr)
+{
+	struct shca_dev *dev = to_sdev(mr->ibmr.device);
+	int err;
+
+	if (compat_frmr(mr)->pool && !shca_umr_revoke_mr(mr)) {
+		compat_frmr_pool_push(dev, mr);
+		return 0;
+	}
+	err = shca_cmd_destroy_mkey(dev, mr->mmkey.key);
+	if (!err && compat_frmr(mr)->pool)
+		compat_frmr_pool_drop(mr);
+	return err;
+}
+
 /**
  * shca_dereg_mr() - remove a memory region
  * @ibmr: the MR
  * @udata: context of the caller, may be NULL
  *
  * Context: process, waits for the accesses that are running.
- * Return: 0, or an errno with the MR still alive.
+ * Return: 0, or an errno with the MR still alive. Source: HM 11.5.
  */
 int shca_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
 {
-	struct shca_dev *dev = to_sdev(ibmr->device);
 	struct shca_mr *mr = to_smr(ibmr);
 	int err;
 
-	err = shca_cmd_destroy_mkey(dev, mr->mmkey.key);
+	err = shca_handle_mkey_cleanup(mr);
 	if (err)
 		return err;
 	ib_umem_release(mr->umem);

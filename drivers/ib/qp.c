@@ -86,7 +86,16 @@ static int shca_set_sq_size(struct shca_dev *dev, struct shca_qp *qp,
 	return 0;
 }
 
-static int shca_cmd_create_qp(struct shca_dev *dev, struct shca_qp *qp, void *in, size_t inlen)
+/**
+ * shca_cmd_create_qp() - CREATE_QP
+ * @dev: the device
+ * @qpn: number of the QP
+ * @in: create_qp_in; the opcode is filled in here
+ * @inlen: its length in bytes, page list included
+ *
+ * Context: process. Return: 0 or an errno.
+ */
+int shca_cmd_create_qp(struct shca_dev *dev, u32 *qpn, void *in, size_t inlen)
 {
 	u32 out[MLX5_ST_SZ_DW(create_qp_out)];
 	int err;
@@ -94,11 +103,18 @@ static int shca_cmd_create_qp(struct shca_dev *dev, struct shca_qp *qp, void *in
 	MLX5_SET(create_qp_in, in, opcode, MLX5_CMD_OP_CREATE_QP);
 	err = shca_cmd_exec(dev, in, inlen, out, sizeof(out));
 	if (!err)
-		qp->qpn = MLX5_GET(create_qp_out, out, qpn);
+		*qpn = MLX5_GET(create_qp_out, out, qpn);
 	return err;
 }
 
-static int shca_cmd_destroy_qp(struct shca_dev *dev, u32 qpn)
+/**
+ * shca_cmd_destroy_qp() - DESTROY_QP
+ * @dev: the device
+ * @qpn: number of the QP
+ *
+ * Context: process. Return: 0 or an errno.
+ */
+int shca_cmd_destroy_qp(struct shca_dev *dev, u32 qpn)
 {
 	u32 out[MLX5_ST_SZ_DW(destroy_qp_out)];
 	u32 in[MLX5_ST_SZ_DW(destroy_qp_in)] = {};
@@ -247,7 +263,7 @@ int shca_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_u
 	MLX5_SET(qpc, qpc, cqn_rcv, to_scq(attr->recv_cq)->cqn);
 	MLX5_SET64(qpc, qpc, dbr_addr, qp->db.dma);
 
-	err = shca_cmd_create_qp(dev, qp, in, inlen);
+	err = shca_cmd_create_qp(dev, &qp->qpn, in, inlen);
 	kvfree(in);
 	if (err)
 		goto unmap_db;
@@ -488,31 +504,35 @@ static int shca_build_qpc(struct shca_dev *dev, struct shca_qp *qp, const struct
 	return 0;
 }
 
-/* All transitions have the layout of RST2INIT; 2RST and 2ERR end before the context. */
-static int shca_cmd_qp_modify(struct shca_dev *dev, u16 opcode, u32 opt_param_mask,
-			      const void *qpc, u32 qpn)
+/**
+ * shca_cmd_qp_modify() - a transition of a QP
+ * @dev: the device
+ * @opcode: MLX5_CMD_OP_*2*_QP
+ * @opt_param_mask: which of the optional fields count
+ * @qpc: context; not read for 2RST and 2ERR
+ * @qpn: number of the QP
+ *
+ * Context: process; allocates nothing. Return: 0 or an errno.
+ */
+int shca_cmd_qp_modify(struct shca_dev *dev, u16 opcode, u32 opt_param_mask, const void *qpc,
+		       u32 qpn)
 {
+	/* All transitions have the layout of RST2INIT; 2RST and 2ERR end before the context. */
+	u8 in[MLX5_ST_SZ_BYTES(rst2init_qp_in)] __aligned(sizeof(u64)) = {};
 	u32 out[MLX5_ST_SZ_DW(rst2init_qp_out)];
-	u32 *in;
-	int err;
 
 	BUILD_BUG_ON(MLX5_ST_SZ_BYTES(init2rtr_qp_in) != MLX5_ST_SZ_BYTES(rst2init_qp_in));
 	BUILD_BUG_ON(MLX5_ST_SZ_BYTES(rtr2rts_qp_in) != MLX5_ST_SZ_BYTES(rst2init_qp_in));
 	BUILD_BUG_ON(MLX5_ST_SZ_BYTES(rts2rts_qp_in) != MLX5_ST_SZ_BYTES(rst2init_qp_in));
 	BUILD_BUG_ON(MLX5_ST_SZ_BYTES(init2init_qp_in) != MLX5_ST_SZ_BYTES(rst2init_qp_in));
 
-	in = kzalloc(MLX5_ST_SZ_BYTES(rst2init_qp_in), GFP_KERNEL);
-	if (!in)
-		return -ENOMEM;
 	MLX5_SET(rst2init_qp_in, in, opcode, opcode);
 	MLX5_SET(rst2init_qp_in, in, qpn, qpn);
 	if (opcode != MLX5_CMD_OP_2RST_QP && opcode != MLX5_CMD_OP_2ERR_QP) {
 		MLX5_SET(rst2init_qp_in, in, opt_param_mask, opt_param_mask);
 		memcpy(MLX5_ADDR_OF(rst2init_qp_in, in, qpc), qpc, MLX5_ST_SZ_BYTES(qpc));
 	}
-	err = shca_cmd_exec(dev, in, MLX5_ST_SZ_BYTES(rst2init_qp_in), out, sizeof(out));
-	kfree(in);
-	return err;
+	return shca_cmd_exec(dev, in, sizeof(in), out, sizeof(out));
 }
 
 static int __shca_modify_qp(struct shca_dev *dev, struct shca_qp *qp,

@@ -32,12 +32,19 @@
 #include <rdma/uverbs_ioctl.h>
 #include <hca/hca.h>
 #include <compat.h>
+#include <compat_frmr.h>
 
 #define SHCA_MAX_COMP_VECTORS	8
 #define SHCA_DEV_NAME		"softhca"
 
 /* Translation tables are counted in units of 16 bytes. */
 #define SHCA_OCTOWORD		16
+
+/* log2 of the pages of the largest translation table: 2^30 octowords (HM 7.1) */
+#define SHCA_LOG_MAX_BLOCKS	31
+
+/* Read and write allowed: what every entry of pinned memory says (HM 5.2). */
+#define SHCA_MTT_PRESENT	(MLX5_MTT_PERM_READ | MLX5_MTT_PERM_WRITE)
 
 /* A capability as QUERY_HCA_CAP reported it, e.g. SHCA_CAP_GEN(dev, log_max_qp). */
 #define SHCA_CAP_GEN(dev, cap)	MLX5_GET(cmd_hca_cap, (dev)->caps.general, cap)
@@ -46,6 +53,7 @@
 #define SHCA_CAP_ROCE(dev, cap)	MLX5_GET(roce_cap, (dev)->caps.roce, cap)
 
 struct shca_dev;
+struct shca_umr;
 
 /**
  * struct shca_caps - what QUERY_HCA_CAP answered, by group
@@ -64,9 +72,11 @@ struct shca_caps {
 /**
  * struct shca_mkeys - keys that exist without an MR (QUERY_SPECIAL_CONTEXTS)
  * @dump_fill_mkey: lkey of the null MR
+ * @resd_lkey: lkey under which addresses are DMA addresses; for queues of the kernel
  */
 struct shca_mkeys {
 	u32 dump_fill_mkey;
+	u32 resd_lkey;
 };
 
 /**
@@ -110,7 +120,7 @@ enum shca_counter {
  * @wq: slow work that the HCA asks for, and UAR polling
  * @caps: capabilities, constant after bring-up
  * @mkeys: special keys, constant after bring-up
- * @uar_id: UAR of the kernel, for the event queues
+ * @uar_id: UAR of the kernel, for the event queues and for UMRs
  * @eqs: by interrupt vector; 0 is for asynchronous events. RCU protects the
  *	pointers against shca_irq()
  * @num_eqs: entries of @eqs
@@ -119,6 +129,7 @@ enum shca_counter {
  * @mkey_var: source of the variant (low byte) of new keys
  * @slow_path_mutex: one big CREATE_MKEY at a time: each needs a mailbox as
  *	large as its translation table
+ * @umr: queue of the driver's own UMRs
  * @fw_pages: pages given to the HCA, by DMA page number
  * @fw_page_count: how many
  * @page_req: answers a page request event
@@ -142,6 +153,8 @@ struct shca_dev {
 	struct xarray qps;
 	atomic_t mkey_var;
 	struct mutex slow_path_mutex;
+	struct shca_umr *umr;
+	COMPAT_FRMR_IN_DEV
 	struct xarray fw_pages;
 	atomic_t fw_page_count;
 	struct work_struct page_req;
@@ -262,12 +275,28 @@ struct shca_mkey {
 	unsigned int ndescs;
 };
 
+/**
+ * struct shca_mr - a memory region
+ * @ibmr: the core's part
+ * @mmkey: its key
+ * @umem: its memory
+ * @access_flags: IB_ACCESS_*
+ * @page_shift: log2 of the page size of its translation table
+ *
+ * compat_frmr() is the part for the pools; its pool is NULL for a key of CREATE_MKEY.
+ */
 struct shca_mr {
 	struct ib_mr ibmr;
 	struct shca_mkey mmkey;
 	struct ib_umem *umem;
 	int access_flags;
 	unsigned int page_shift;
+	COMPAT_FRMR_IN_MR
+};
+
+struct shca_mw {
+	struct ib_mw ibmw;
+	u32 key;
 };
 
 static inline struct shca_dev *to_sdev(struct ib_device *ibdev)
@@ -298,6 +327,11 @@ static inline struct shca_qp *to_sqp(struct ib_qp *ibqp)
 static inline struct shca_mr *to_smr(struct ib_mr *ibmr)
 {
 	return container_of(ibmr, struct shca_mr, ibmr);
+}
+
+static inline struct shca_mw *to_smw(struct ib_mw *ibmw)
+{
+	return container_of(ibmw, struct shca_mw, ibmw);
 }
 
 /* QUERY_, DESTROY_MKEY and the MPT know a key by its index alone. */
@@ -383,12 +417,18 @@ int shca_destroy_ah(struct ib_ah *ibah, u32 flags);
 
 /* cq.c */
 extern const struct uapi_definition shca_create_cq_defs[];
+int shca_cmd_create_cq(struct shca_dev *dev, u32 *cqn, void *in, size_t inlen);
+int shca_cmd_destroy_cq(struct shca_dev *dev, u32 cqn);
 int shca_create_user_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 			struct uverbs_attr_bundle *attrs);
 int shca_resize_cq(struct ib_cq *ibcq, COMPAT_CQE_TYPE entries, struct ib_udata *udata);
 int shca_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata);
 
 /* qp.c */
+int shca_cmd_create_qp(struct shca_dev *dev, u32 *qpn, void *in, size_t inlen);
+int shca_cmd_destroy_qp(struct shca_dev *dev, u32 qpn);
+int shca_cmd_qp_modify(struct shca_dev *dev, u16 opcode, u32 opt_param_mask, const void *qpc,
+		       u32 qpn);
 int shca_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_udata *udata);
 int shca_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int attr_mask,
 		   struct ib_udata *udata);
@@ -397,9 +437,28 @@ int shca_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *qp_attr, int qp_attr_ma
 int shca_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata);
 
 /* mr.c */
+int shca_create_mkey(struct shca_dev *dev, u32 *mkey, void *in, size_t inlen);
+int shca_frmr_pools_init(struct shca_dev *dev);
+void shca_frmr_pools_cleanup(struct shca_dev *dev);
 struct ib_mr *shca_reg_user_mr(struct ib_pd *pd, u64 start, u64 length, u64 iova,
 			       int access_flags, COMPAT_DMAH_PARAM struct ib_udata *udata);
+struct ib_mr *shca_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start, u64 length, u64 iova,
+				 int new_access_flags, struct ib_pd *new_pd,
+				 struct ib_udata *udata);
 int shca_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata);
+
+/* umr.c */
+int shca_umr_init(struct shca_dev *dev);
+void shca_umr_cleanup(struct shca_dev *dev);
+u32 shca_umr_pdn(struct shca_dev *dev);
+bool shca_umr_can_load_pas(struct shca_dev *dev, size_t length);
+int shca_umr_update_mr_pas(struct shca_mr *mr, u32 pdn);
+int shca_umr_revoke_mr(struct shca_mr *mr);
+int shca_umr_rereg_pd_access(struct shca_mr *mr, struct ib_pd *pd, int access_flags);
+
+/* mw.c */
+int shca_alloc_mw(struct ib_mw *ibmw, struct ib_udata *udata);
+int shca_dealloc_mw(struct ib_mw *ibmw);
 
 /* restrack.c, counters.c */
 void shca_restrack_init(struct shca_dev *dev);

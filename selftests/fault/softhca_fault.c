@@ -1,10 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * softhca_fault: while it is loaded, DESTROY_MKEY of softhca fails with -EIO and does nothing. For fault_test.
+ * softhca_fault: while it is loaded, functions of softhca fail. For fault_test.
+ *
+ *   refuse=F,G,...	these do nothing and return -EIO
+ *   spoil=N		the next N UMRs of the driver name a key that does not exist
  */
+#include <linux/atomic.h>
 #include <linux/errno.h>
 #include <linux/kprobes.h>
 #include <linux/module.h>
+
+#define MAX_REFUSED	4
+
+static char *refuse[MAX_REFUSED];
+static int refused;
+module_param_array(refuse, charp, &refused, 0444);
+MODULE_PARM_DESC(refuse, "functions of softhca that fail");
+
+static int spoil;
+module_param(spoil, int, 0444);
+MODULE_PARM_DESC(spoil, "how many UMRs are spoilt");
+
+static atomic_t to_spoil;
 
 static int fail(void)
 {
@@ -12,10 +29,18 @@ static int fail(void)
 }
 
 /* goes on in fail() in place of the function that was entered */
-static int refuse(struct kprobe *probe, struct pt_regs *regs)
+static int refuse_it(struct kprobe *probe, struct pt_regs *regs)
 {
 	instruction_pointer_set(regs, (unsigned long)fail);
 	return 1;
+}
+
+/* the key is the second argument */
+static int spoil_it(struct kprobe *probe, struct pt_regs *regs)
+{
+	if (atomic_dec_if_positive(&to_spoil) >= 0)
+		regs->si = 0;
+	return 0;
 }
 
 /* its presence keeps the probe from being optimized into one that cannot change the way */
@@ -23,23 +48,35 @@ static void never(struct kprobe *probe, struct pt_regs *regs, unsigned long flag
 {
 }
 
-static struct kprobe probe = {
-	.symbol_name = "softhca:shca_cmd_destroy_mkey",
-	.pre_handler = refuse,
-	.post_handler = never,
-};
+static char symbol[MAX_REFUSED][64];
+static struct kprobe probes[MAX_REFUSED + 1];
+static struct kprobe *registered[MAX_REFUSED + 1];
 
 static int __init fault_init(void)
 {
-	return register_kprobe(&probe);
+	int i;
+
+	atomic_set(&to_spoil, spoil);
+	for (i = 0; i < refused; i++) {
+		snprintf(symbol[i], sizeof(symbol[i]), "softhca:%s", refuse[i]);
+		probes[i].symbol_name = symbol[i];
+		probes[i].pre_handler = refuse_it;
+		probes[i].post_handler = never;
+	}
+	probes[i].symbol_name = "softhca:shca_umr_post_send_wait";
+	probes[i].pre_handler = spoil_it;
+	probes[i].post_handler = never;
+	for (i = 0; i <= refused; i++)
+		registered[i] = &probes[i];
+	return register_kprobes(registered, refused + 1);
 }
 
 static void __exit fault_exit(void)
 {
-	unregister_kprobe(&probe);
+	unregister_kprobes(registered, refused + 1);
 }
 
 module_init(fault_init);
 module_exit(fault_exit);
-MODULE_DESCRIPTION("makes a command of softhca fail");
+MODULE_DESCRIPTION("makes functions of softhca fail");
 MODULE_LICENSE("GPL");
