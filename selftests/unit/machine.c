@@ -241,9 +241,15 @@ static void m_simple(struct machine *m, u16 opcode, u16 op_mod)
 
 u32 pd_new(struct machine *m)
 {
+	return pd_new_of(m, 0);
+}
+
+u32 pd_new_of(struct machine *m, u16 uid)
+{
 	u32 in[MLX5_ST_SZ_DW(alloc_pd_in)] = {}, out[MLX5_ST_SZ_DW(alloc_pd_out)];
 
 	MLX5_SET(alloc_pd_in, in, opcode, MLX5_CMD_OP_ALLOC_PD);
+	MLX5_SET(alloc_pd_in, in, uid, uid);
 	m_must(m, in, sizeof(in), out, sizeof(out));
 	return MLX5_GET(alloc_pd_out, out, pd);
 }
@@ -264,6 +270,49 @@ u32 uar_new(struct machine *m)
 	MLX5_SET(alloc_uar_in, in, opcode, MLX5_CMD_OP_ALLOC_UAR);
 	m_must(m, in, sizeof(in), out, sizeof(out));
 	return MLX5_GET(alloc_uar_out, out, uar);
+}
+
+u16 uctx_new(struct machine *m)
+{
+	u32 in[MLX5_ST_SZ_DW(create_uctx_in)] = {}, out[MLX5_ST_SZ_DW(create_uctx_out)];
+
+	MLX5_SET(create_uctx_in, in, opcode, MLX5_CMD_OP_CREATE_UCTX);
+	m_must(m, in, sizeof(in), out, sizeof(out));
+	return MLX5_GET(create_uctx_out, out, uid);
+}
+
+u8 uctx_free(struct machine *m, u16 uid)
+{
+	u32 in[MLX5_ST_SZ_DW(destroy_uctx_in)] = {}, out[MLX5_ST_SZ_DW(destroy_uctx_out)];
+
+	MLX5_SET(destroy_uctx_in, in, opcode, MLX5_CMD_OP_DESTROY_UCTX);
+	MLX5_SET(destroy_uctx_in, in, uid, uid);
+	return m_exec(m, in, sizeof(in), out, sizeof(out));
+}
+
+u8 memic_alloc(struct machine *m, u32 size, u8 log_align, u64 range, u32 range_size, u64 *addr)
+{
+	u32 in[MLX5_ST_SZ_DW(alloc_memic_in)] = {}, out[MLX5_ST_SZ_DW(alloc_memic_out)];
+	u8 status;
+
+	MLX5_SET(alloc_memic_in, in, opcode, MLX5_CMD_OP_ALLOC_MEMIC);
+	MLX5_SET(alloc_memic_in, in, log_memic_addr_alignment, log_align);
+	MLX5_SET64(alloc_memic_in, in, range_start_addr, range);
+	MLX5_SET(alloc_memic_in, in, range_size, range_size);
+	MLX5_SET(alloc_memic_in, in, memic_size, size);
+	status = m_exec(m, in, sizeof(in), out, sizeof(out));
+	*addr = MLX5_GET64(alloc_memic_out, out, memic_start_addr);
+	return status;
+}
+
+u8 memic_free(struct machine *m, u64 addr, u32 size)
+{
+	u32 in[MLX5_ST_SZ_DW(dealloc_memic_in)] = {}, out[MLX5_ST_SZ_DW(dealloc_memic_out)];
+
+	MLX5_SET(dealloc_memic_in, in, opcode, MLX5_CMD_OP_DEALLOC_MEMIC);
+	MLX5_SET64(dealloc_memic_in, in, memic_start_addr, addr);
+	MLX5_SET(dealloc_memic_in, in, memic_size, size);
+	return m_exec(m, in, sizeof(in), out, sizeof(out));
 }
 
 /* firmware pages */
@@ -799,17 +848,28 @@ u8 cq_resize(struct cq *cq, unsigned int log_size)
 
 /* keys */
 
+void klm_put(void *list, u32 index, struct klm e)
+{
+	u8 *p = (u8 *)list + 16ul * index;
+
+	put_unaligned_be32(e.count, p);
+	put_unaligned_be32(e.key, p + 4);
+	put_unaligned_be64(e.addr, p + 8);
+}
+
 struct key_cmd key_cmd(struct machine *m, const struct key_attr *a)
 {
-	u32 octwords = a->octwords ?: (a->nr + 1) / 2;
+	u32 actual = a->klm ? a->nr : (a->nr + 1) / 2, octwords = a->octwords ?: actual;
 	struct key_cmd c;
-	void *mkc;
+	void *mkc, *list;
 
-	c.inlen = MLX5_ST_SZ_BYTES(create_mkey_in) + 16ul * ((a->nr + 1) / 2);
+	c.inlen = MLX5_ST_SZ_BYTES(create_mkey_in) + 16ul * actual;
 	c.in = calloc(1, c.inlen);
+	list = (u8 *)c.in + MLX5_ST_SZ_BYTES(create_mkey_in);
 	MLX5_SET(create_mkey_in, c.in, opcode, MLX5_CMD_OP_CREATE_MKEY);
+	MLX5_SET(create_mkey_in, c.in, uid, a->uid);
 	MLX5_SET(create_mkey_in, c.in, pg_access, a->pg_access);
-	MLX5_SET(create_mkey_in, c.in, translations_octword_actual_size, (a->nr + 1) / 2);
+	MLX5_SET(create_mkey_in, c.in, translations_octword_actual_size, actual);
 	mkc = MLX5_ADDR_OF(create_mkey_in, c.in, memory_key_mkey_entry);
 	MLX5_SET(mkc, mkc, free, a->free);
 	MLX5_SET(mkc, mkc, access_mode_4_2, a->mode >> 2);
@@ -820,6 +880,7 @@ struct key_cmd key_cmd(struct machine *m, const struct key_attr *a)
 	MLX5_SET(mkc, mkc, rr, a->rr);
 	MLX5_SET(mkc, mkc, rw, a->rw);
 	MLX5_SET(mkc, mkc, a, a->a);
+	MLX5_SET(mkc, mkc, en_rinval, a->en_rinval);
 	MLX5_SET(mkc, mkc, qpn, 0xffffff);
 	MLX5_SET(mkc, mkc, mkey_7_0, a->variant);
 	MLX5_SET(mkc, mkc, length64, a->length64);
@@ -828,8 +889,12 @@ struct key_cmd key_cmd(struct machine *m, const struct key_attr *a)
 	MLX5_SET64(mkc, mkc, len, a->len);
 	MLX5_SET(mkc, mkc, translations_octword_size, octwords);
 	MLX5_SET(mkc, mkc, log_page_size, a->log_page ?: (a->mode == MLX5_MKC_ACCESS_MODE_MTT ? 12 : 0));
-	for (u32 i = 0; i < a->nr; i++)
-		((__be64 *)((u8 *)c.in + MLX5_ST_SZ_BYTES(create_mkey_in)))[i] = cpu_to_be64(a->mtt[i]);
+	for (u32 i = 0; i < a->nr; i++) {
+		if (a->klm)
+			klm_put(list, i, a->klm[i]);
+		else
+			((__be64 *)list)[i] = cpu_to_be64(a->mtt[i]);
+	}
 	return c;
 }
 
@@ -871,6 +936,16 @@ u8 key_query(struct machine *m, u32 key, bool pg_access, void *out, size_t outle
 	MLX5_SET(query_mkey_in, in, mkey_index, key >> 8);
 	MLX5_SET(query_mkey_in, in, pg_access, pg_access);
 	return m_exec(m, in, sizeof(in), out, outlen);
+}
+
+u32 klm_new(struct machine *m, const struct klm *list, u32 nr)
+{
+	static u8 variant;
+	struct key_attr a = { .mode = MLX5_MKC_ACCESS_MODE_KLMS, KEY_ALL, .variant = variant += 11, .klm = list, .nr = nr };
+
+	for (u32 i = 0; i < nr; i++)
+		a.len += list[i].count;
+	return key_new(m, &a);
 }
 
 u32 mr_new_attr(struct machine *m, const struct mem *mem, u64 offset, u64 len, u64 iova, struct key_attr a)
@@ -916,7 +991,8 @@ struct qp *qp_new(struct machine *m, struct qp_attr a)
 	u32 *in;
 
 	qp->m = m;
-	qp->pd = a.pd ?: m->pd;
+	qp->st = a.st ?: MLX5_QP_ST_RC;
+	qp->pd = qp->st == MLX5_QP_ST_REG_UMR ? 0 : a.pd ?: m->pd;
 	qp->user_index = a.user_index ?: user_index++;
 	qp->scq = a.scq ?: cq_new(m, (struct cq_attr){});
 	qp->rcq = a.rcq ?: a.scq ?: cq_new(m, (struct cq_attr){});
@@ -935,9 +1011,10 @@ struct qp *qp_new(struct machine *m, struct qp_attr a)
 	in = calloc(1, inlen);
 	MLX5_SET(create_qp_in, in, opcode, MLX5_CMD_OP_CREATE_QP);
 	qpc = MLX5_ADDR_OF(create_qp_in, in, qpc);
-	MLX5_SET(qpc, qpc, st, MLX5_QP_ST_RC);
+	MLX5_SET(qpc, qpc, st, qp->st);
 	MLX5_SET(qpc, qpc, pm_state, MLX5_QP_PM_MIGRATED);
 	MLX5_SET(qpc, qpc, pd, qp->pd);
+	MLX5_SET(qpc, qpc, fre, a.fre);
 	MLX5_SET(qpc, qpc, uar_page, m->uar);
 	MLX5_SET(qpc, qpc, log_page_size, a.log_page);
 	MLX5_SET(qpc, qpc, page_offset, a.page_offset);
@@ -1002,8 +1079,16 @@ void qp_fill(struct qp *qp, void *qpc, const struct qp_path *path, u32 remote_qp
 {
 	void *ads = MLX5_ADDR_OF(qpc, qpc, primary_address_path);
 
+	MLX5_SET(qpc, qpc, st, qp->st);
 	MLX5_SET(qpc, qpc, pm_state, MLX5_QP_PM_MIGRATED);
 	MLX5_SET(qpc, qpc, mtu, 5);
+	MLX5_SET(ads, ads, vhca_port_num, 1);
+	if (qp->st == MLX5_QP_ST_REG_UMR) {
+		/* no peer; the PD that the driver names here is of no meaning (HM 8.6) */
+		MLX5_SET(qpc, qpc, log_msg_max, 12);
+		MLX5_SET(qpc, qpc, pd, qp->m->pd);
+		return;
+	}
 	MLX5_SET(qpc, qpc, log_msg_max, qp->log_msg_max);
 	MLX5_SET(qpc, qpc, remote_qpn, remote_qpn);
 	MLX5_SET(qpc, qpc, next_send_psn, 0x123456);
@@ -1017,7 +1102,6 @@ void qp_fill(struct qp *qp, void *qpc, const struct qp_path *path, u32 remote_qp
 	MLX5_SET(qpc, qpc, rnr_retry, path->rnr_retry == 8 ? 0 : path->rnr_retry ?: 7);
 	MLX5_SET(qpc, qpc, min_rnr_nak, path->min_rnr == 32 ? 0 : path->min_rnr ?: 12);
 	MLX5_SET(ads, ads, ack_timeout, path->timeout == 32 ? 0 : path->timeout ?: 14);
-	MLX5_SET(ads, ads, vhca_port_num, 1);
 	MLX5_SET(ads, ads, hop_limit, 64);
 	gid_of(MLX5_ADDR_OF(ads, ads, rgid_rip), path->gid ?: 1);
 }
@@ -1029,6 +1113,8 @@ u8 qp_to(struct qp *qp, u16 opcode, const struct qp_path *path, u32 remote_qpn)
 
 	if (opcode == MLX5_CMD_OP_2ERR_QP || opcode == MLX5_CMD_OP_2RST_QP)
 		qp_cmd(in, qp, opcode, 0);
+	else if (qp->st == MLX5_QP_ST_REG_UMR)
+		qp_fill(qp, qp_cmd(in, qp, opcode, 0), path, 0);
 	else
 		qp_fill(qp, qp_cmd(in, qp, opcode, opt), path, remote_qpn);
 	return qp_modify(qp, in);
@@ -1047,6 +1133,16 @@ void qp_connect(struct qp *a, struct qp *b, struct qp_path path)
 {
 	qp_up(a, b->qpn, path);
 	qp_up(b, a->qpn, path);
+	a->peer = b;
+	b->peer = a;
+}
+
+struct qp *umr_qp_new(struct machine *m)
+{
+	struct qp *qp = qp_new(m, (struct qp_attr){ .st = MLX5_QP_ST_REG_UMR, .no_rq = true, .rlky = true, .fre = true });
+
+	qp_up(qp, 0, (struct qp_path){});
+	return qp;
 }
 
 u8 qp_query(struct qp *qp, u32 *qpc)
@@ -1131,6 +1227,25 @@ void wqe_inline(struct wqe *w, const void *data, unsigned int len)
 
 	put_unaligned_be32(len | MLX5_INLINE_SEG, p);
 	memcpy(p + 4, data, len);
+}
+
+void wqe_umr(struct wqe *w, const struct umr *u)
+{
+	u32 len = u->list_len ?: 16u * u->octwords;
+	u8 *ctrl;
+
+	wqe_begin(w, MLX5_OPCODE_UMR, u->fm_ce_se ?: SIGNALED, u->key);
+	ctrl = wqe_more(w, 48);
+	ctrl[0] = u->flags;
+	put_unaligned_be16(u->octwords, ctrl + 4);
+	put_unaligned_be16(u->to, ctrl + 6);
+	put_unaligned_be64(u->mask, ctrl + 8);
+	put_unaligned_be32(u->to >> 16, ctrl + 16);
+	memcpy(wqe_more(w, sizeof(u->mkc)), u->mkc, sizeof(u->mkc));
+	if (u->list)
+		memcpy(wqe_more(w, len), u->list, len);
+	if (u->byte_count)
+		wqe_data(w, u->lkey, u->addr, u->byte_count);
 }
 
 u8 *sq_byte(struct qp *qp, u16 index, unsigned int at)

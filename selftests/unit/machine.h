@@ -63,7 +63,9 @@ struct cq {
 
 struct qp {
 	struct machine *m;
+	struct qp *peer;	/* set by qp_connect() */
 	u32 qpn;
+	u8 st;
 	u32 pd;
 	u32 user_index;
 	struct cq *scq, *rcq;
@@ -164,8 +166,13 @@ u8 pattern_byte(u32 seed, u64 at);
 u8 m_exec(struct machine *m, const void *in, size_t inlen, void *out, size_t outlen);
 void m_must(struct machine *m, const void *in, size_t inlen, void *out, size_t outlen);
 u32 pd_new(struct machine *m);
+u32 pd_new_of(struct machine *m, u16 uid);
 u8 pd_free(struct machine *m, u32 pd);
 u32 uar_new(struct machine *m);
+u16 uctx_new(struct machine *m);
+u8 uctx_free(struct machine *m, u16 uid);
+u8 memic_alloc(struct machine *m, u32 size, u8 log_align, u64 range, u32 range_size, u64 *addr);
+u8 memic_free(struct machine *m, u64 addr, u32 size);
 void pages_give(struct machine *m, unsigned int n);
 unsigned int pages_take(struct machine *m, unsigned int n);
 unsigned int pages_free_now(struct machine *m);		/* how many of the given pages are free; takes and gives back */
@@ -195,16 +202,31 @@ u8 cq_resize(struct cq *cq, unsigned int log_size);	/* status; moves over to the
 unsigned int comp_events(struct machine *m, u32 cqn);	/* polls the completion EQ */
 
 /* keys */
+
+/* an entry of a KLM or KSM list, or of a repeated block (HM 4.5, 13.1) */
+struct klm {
+	u32 count;
+	u32 key;
+	u64 addr;
+};
+/* control octoword of a repeated block, and its entries */
+#define KLM_REPEAT(cycle, times, n)	{ cycle, 0x400, (u64)(times) << 32 | (n) }
+#define KLM_STRIDED(stride, bytes, key, addr)	{ (u32)(stride) << 16 | (bytes), key, addr }
+void klm_put(void *list, u32 index, struct klm e);
+
 struct key_attr {
 	u8 mode;			/* MLX5_MKC_ACCESS_MODE_* */
 	u8 variant;
 	bool free, umr_en, length64, pg_access;
 	bool no_lr, lw, rr, rw, a;
+	bool en_rinval;
 	u32 pd;				/* 0 = the machine's */
+	u16 uid;
 	u64 start, len;
 	u8 log_page;			/* 0 = 12 in MTT mode */
 	u32 octwords;			/* 0 = what @nr needs */
 	const u64 *mtt;
+	const struct klm *klm;		/* instead */
 	u32 nr;				/* entries */
 };
 #define KEY_ALL .lw = true, .rr = true, .rw = true, .a = true
@@ -217,6 +239,8 @@ u8 key_try(struct machine *m, const struct key_attr *a, u32 *key);
 u32 key_new(struct machine *m, const struct key_attr *a);
 u8 key_free(struct machine *m, u32 key);
 u8 key_query(struct machine *m, u32 key, bool pg_access, void *out, size_t outlen);
+/* a KLM key with all rights, addressed from 0, over @list; as long as its entries together */
+u32 klm_new(struct machine *m, const struct klm *list, u32 nr);
 /* an MTT key with all rights over mem[offset, offset + len), addressed by @iova, which shares the offset in a page */
 u32 mr_new(struct machine *m, const struct mem *mem, u64 offset, u64 len, u64 iova);
 u32 mr_new_attr(struct machine *m, const struct mem *mem, u64 offset, u64 len, u64 iova, struct key_attr a);
@@ -225,8 +249,9 @@ u32 mr_new_attr(struct machine *m, const struct mem *mem, u64 offset, u64 len, u
 struct qp_attr {
 	u8 log_sq, log_rq;		/* 0 = 6; basic blocks, receive WQEs */
 	u8 log_stride;			/* log2 of the receive stride, 0 = 6 */
-	bool no_sq, no_rq, rlky;
-	u32 pd;				/* 0 = the machine's */
+	bool no_sq, no_rq, rlky, fre;
+	u8 st;				/* 0 = RC */
+	u32 pd;				/* 0 = the machine's; none for a REG_UMR queue */
 	struct cq *scq, *rcq;		/* NULL = the machine makes one */
 	u32 user_index;			/* 0 = some */
 	u8 log_msg_max;			/* 0 = 31 */
@@ -250,6 +275,7 @@ void qp_fill(struct qp *qp, void *qpc, const struct qp_path *path, u32 remote_qp
 u8 qp_to(struct qp *qp, u16 opcode, const struct qp_path *path, u32 remote_qpn);
 void qp_up(struct qp *qp, u32 remote_qpn, struct qp_path path);		/* RST to RTS */
 void qp_connect(struct qp *a, struct qp *b, struct qp_path path);
+struct qp *umr_qp_new(struct machine *m);				/* a REG_UMR queue as the driver has one, in RTS */
 u8 qp_query(struct qp *qp, u32 *qpc);					/* MLX5_ST_SZ_DW(qpc) */
 unsigned int qp_state(struct qp *qp);
 struct hca_qp_error qp_error(struct qp *qp);
@@ -266,6 +292,53 @@ void wqe_raddr(struct wqe *w, u64 addr, u32 rkey);
 void wqe_atomic(struct wqe *w, u64 swap_add, u64 compare);
 void wqe_data(struct wqe *w, u32 lkey, u64 addr, u32 len);
 void wqe_inline(struct wqe *w, const void *data, unsigned int len);
+
+/* UMR (HM 8.2, 8.3): mask bits and flags typed from there */
+#define UMR_LEN		BIT_ULL(0)
+#define UMR_PAGE_SIZE	BIT_ULL(1)
+#define UMR_START	BIT_ULL(6)
+#define UMR_PD		BIT_ULL(7)
+#define UMR_EN_RINVAL	BIT_ULL(8)
+#define UMR_EN_SIGERR	BIT_ULL(9)
+#define UMR_BSF_EN	BIT_ULL(12)
+#define UMR_KEY		BIT_ULL(13)
+#define UMR_QPN		BIT_ULL(14)
+#define UMR_LR		BIT_ULL(17)
+#define UMR_LW		BIT_ULL(18)
+#define UMR_RR		BIT_ULL(19)
+#define UMR_RW		BIT_ULL(20)
+#define UMR_A		BIT_ULL(21)
+#define UMR_SMALL_FENCE	BIT_ULL(23)
+#define UMR_RO_WRITE	BIT_ULL(25)
+#define UMR_FREE	BIT_ULL(29)
+#define UMR_GENERATION	BIT_ULL(31)
+#define UMR_PAGE_SIZE_5	BIT_ULL(42)
+#define UMR_RO_READ	BIT_ULL(47)
+#define UMR_RIGHTS	(UMR_LW | UMR_RR | UMR_RW | UMR_A)
+
+#define UMR_INLINE	0x80
+#define UMR_IF_USED	0x40	/* check_free 2 */
+#define UMR_IF_FREE	0x20	/* check_free 1 */
+#define UMR_OFFSET	0x10
+#define UMR_CHECK_QPN	0x08
+
+struct umr {
+	u32 key;			/* the target, full key */
+	u8 flags;
+	u8 fm_ce_se;			/* 0 = SIGNALED */
+	u64 mask;
+	u32 mkc[MLX5_ST_SZ_DW(mkc)];
+	u16 octwords;			/* of the list */
+	u64 to;				/* translation offset in octowords */
+	const void *list;		/* inline; NULL = none, or by pointer */
+	u32 list_len;			/* of what stands in the WQE; 0 = what @octwords says */
+	u32 lkey, byte_count;		/* the pointer, if @byte_count is not 0 */
+	u64 addr;
+};
+#define UMR_SET(u, field, v)	MLX5_SET(mkc, (u)->mkc, field, v)
+#define UMR_SET64(u, field, v)	MLX5_SET64(mkc, (u)->mkc, field, v)
+void wqe_umr(struct wqe *w, const struct umr *u);
+
 u16 sq_put(struct qp *qp, struct wqe *w);		/* without doorbell; returns the WQE index */
 void sq_ring(struct qp *qp);				/* doorbell, then pump */
 u16 sq_post(struct qp *qp, struct wqe *w);		/* both */

@@ -17,6 +17,8 @@
 #define CREATE		MLX5_CMD_OP_CREATE_MKEY
 #define MTT		MLX5_MKC_ACCESS_MODE_MTT
 #define PA		MLX5_MKC_ACCESS_MODE_PA
+#define KLMS		MLX5_MKC_ACCESS_MODE_KLMS
+#define KSM		MLX5_MKC_ACCESS_MODE_KSM
 
 #define LIST		0x110		/* where the entries begin */
 
@@ -41,10 +43,12 @@ static void *mkc_of(struct cmd *c)
 	return word(c, 0);
 }
 
-/* an MTT key of four octowords with two of them filled, or a PA key */
+/* a key of four octowords with two of them filled, or a PA key */
 static struct cmd base(struct machine *m, u8 mode)
 {
 	static const u64 pages[] = { 0x7f0012000, 0x7f0345000, 0x7f0001000, 0x7f0999000 };
+	/* nobody asks whether these keys exist */
+	static const struct klm pieces[] = { { 0x2000, 0x12345678, 0x111 }, { 0x800, 0x9abcdef0, 0x222 } };
 	struct key_attr a = { .mode = mode, KEY_ALL, .start = 0x10000e00, .len = 0x2800, .variant = 0x5a };
 	struct key_cmd k;
 	struct cmd c = {};
@@ -53,6 +57,11 @@ static struct cmd base(struct machine *m, u8 mode)
 		a.mtt = pages;
 		a.nr = 4;
 		a.octwords = 4;
+	} else if (mode != PA) {
+		a.klm = pieces;
+		a.nr = 2;
+		a.octwords = 4;
+		a.log_page = 12;
 	}
 	k = key_cmd(m, &a);
 	memcpy(c.in, k.in, k.inlen);
@@ -73,9 +82,17 @@ static u8 create(struct machine *m, struct cmd *c, u32 *index)
 	return status;
 }
 
-/* The checks of 7.1 that MTT and PA keys can meet, each with the smallest change that violates it and no other. */
+/* The checks of 7.1, each with the smallest change that violates it and no other. */
 #define M	1	/* applies to the MTT command */
 #define P	2	/* to the PA command */
+#define K	4	/* to the KLM command */
+#define F	8	/* to the KSM command */
+#define ALL	(M | P | K | F)
+
+static unsigned int base_bit(u8 mode)
+{
+	return mode == MTT ? M : mode == PA ? P : mode == KLMS ? K : F;
+}
 
 static void v1(struct cmd *c) { MLX5_SET(create_mkey_in, c->in, op_mod, 1); }
 static void v2(struct cmd *c) { c->inlen -= 16; }
@@ -89,6 +106,7 @@ static void v9(struct cmd *c) { MLX5_SET(mkc, mkc_of(c), pd, 0x777777); }
 static void v10(struct cmd *c) { MLX5_SET64(mkc, mkc_of(c), start_addr, 0xfffffffffffff000ULL); MLX5_SET64(mkc, mkc_of(c), len, 0x1001); }
 static void v11(struct cmd *c) { MLX5_SET(mkc, mkc_of(c), log_page_size, 11); }
 static void v12m(struct cmd *c) { MLX5_SET(mkc, mkc_of(c), translations_octword_size, 0x40000001); }
+static void v12k(struct cmd *c) { MLX5_SET(mkc, mkc_of(c), translations_octword_size, 0x10001); }
 static void v12p(struct cmd *c) { MLX5_SET(mkc, mkc_of(c), translations_octword_size, 4); }
 static void v13(struct cmd *c) { MLX5_SET(create_mkey_in, c->in, translations_octword_actual_size, 5); c->inlen = LIST + 80; }
 static void v14(struct cmd *c) { MLX5_SET(create_mkey_in, c->in, pg_access, 1); }
@@ -104,25 +122,26 @@ static const struct violation {
 	void (*apply)(struct cmd *c);
 	unsigned int excludes;	/* a check that changes the same field */
 } violations[] = {
-	{ 1, M | P, BAD_OP, v1 },
-	{ 2, M | P, BAD_INP_LEN, v2 },
-	{ 3, M | P, BAD_RES, v3 },
-	{ 4, M | P, BAD_PARAM, v4 },
-	{ 5, M | P, BAD_PARAM, v5 },
-	{ 6, M | P, BAD_PARAM, v6 },
-	{ 7, M | P, BAD_PARAM, v7 },
-	{ 8, M | P, BAD_PARAM, v8 },
-	{ 9, M | P, BAD_RES, v9 },
-	{ 10, M | P, BAD_PARAM, v10 },
-	{ 11, M, BAD_PARAM, v11 },
-	{ 12, M, BAD_PARAM, v12m, 13 },		/* with that capacity 13 cannot be violated, nor 21 reached */
+	{ 1, ALL, BAD_OP, v1 },
+	{ 2, ALL, BAD_INP_LEN, v2 },
+	{ 3, ALL, BAD_RES, v3 },
+	{ 4, ALL, BAD_PARAM, v4 },
+	{ 5, ALL, BAD_PARAM, v5 },
+	{ 6, ALL, BAD_PARAM, v6 },
+	{ 7, ALL, BAD_PARAM, v7 },
+	{ 8, ALL, BAD_PARAM, v8 },
+	{ 9, ALL, BAD_RES, v9 },
+	{ 10, ALL, BAD_PARAM, v10 },
+	{ 11, M | F, BAD_PARAM, v11 },
+	{ 12, M | F, BAD_PARAM, v12m, 13 },	/* with that capacity 13 cannot be violated, nor 21 reached */
+	{ 12, K, BAD_PARAM, v12k, 13 },
 	{ 12, P, BAD_PARAM, v12p },
-	{ 13, M | P, BAD_PARAM, v13 },
-	{ 14, P, BAD_PARAM, v14 },
+	{ 13, ALL, BAD_PARAM, v13 },
+	{ 14, P | K | F, BAD_PARAM, v14 },
 	{ 15, P, BAD_PARAM, v15 },
 	{ 16, M | P, BAD_PARAM, v16 },
 	{ 17, P, BAD_PARAM, v17 },
-	{ 21, M, NO_RES, v21, 13 },
+	{ 21, M | F, NO_RES, v21, 13 },
 	{ 22, M, BAD_PARAM, v22 },
 };
 
@@ -140,12 +159,12 @@ TEST("HM-7.1", each_check_alone_changes_nothing)
 	u32 index, before, in[4] = {}, out[128];
 
 	m->policy = PAGES_REFUSE;
-	for (u8 mode = PA; mode <= MTT; mode++) {
+	for (u8 mode = PA; mode <= KSM; mode++) {
 		for (i = 0; i < ARRAY_SIZE(violations); i++) {
 			const struct violation *v = &violations[i];
 			struct cmd c = base(m, mode);
 
-			if (!(v->bases & (mode == MTT ? M : P)))
+			if (!(v->bases & base_bit(mode)))
 				continue;
 			ASSERT_EQ(create(m, &c, &before), 0);
 			free = pages_free_now(m);
@@ -186,8 +205,8 @@ TEST("HM-7.2", of_two_violations_the_lower_number_wins)
 	unsigned int i, j, pairs = 0;
 
 	m->policy = PAGES_REFUSE;
-	for (u8 mode = PA; mode <= MTT; mode++) {
-		unsigned int b = mode == MTT ? M : P;
+	for (u8 mode = PA; mode <= KSM; mode++) {
+		unsigned int b = base_bit(mode);
 
 		for (i = 0; i < ARRAY_SIZE(violations); i++) {
 			for (j = i + 1; j < ARRAY_SIZE(violations); j++) {
@@ -197,7 +216,7 @@ TEST("HM-7.2", of_two_violations_the_lower_number_wins)
 				if (!(v->bases & b) || !(w->bases & b))
 					continue;
 				if (v->excludes == w->check || w->excludes == v->check ||
-				    (v->apply == v12m && w->apply == v21))
+				    ((v->apply == v12m || v->apply == v12k) && w->apply == v21))
 					continue;
 				/* the later first: a cut length must be the last change */
 				apply(&c, w, mode);
@@ -269,7 +288,7 @@ TEST("HM-2.3", each_reserved_bit_is_refused)
 {
 	unsigned int n = 0;
 
-	for (u8 mode = PA; mode <= MTT; mode++) {
+	for (u8 mode = PA; mode <= KSM; mode++) {
 		for (size_t i = 0; i < ARRAY_SIZE(reserved); i++) {
 			for (int b = 0; b < 32; b++) {
 				struct cmd c = base(m, mode);
@@ -284,14 +303,14 @@ TEST("HM-2.3", each_reserved_bit_is_refused)
 		}
 	}
 	/* 11 + 8 + 3 + 16 + 16 + 16 + 25 + 3 */
-	ASSERT_EQ(n, 2u * 98);
+	ASSERT_EQ(n, 4u * 98);
 }
 
 TEST("HM-2.4 HM-13.6", each_unoffered_bit_is_refused)
 {
 	unsigned int n = 0;
 
-	for (u8 mode = PA; mode <= MTT; mode++) {
+	for (u8 mode = PA; mode <= KSM; mode++) {
 		for (size_t i = 0; i < ARRAY_SIZE(unoffered); i++) {
 			for (int b = 0; b < 32; b++) {
 				struct cmd c = base(m, mode);
@@ -305,7 +324,7 @@ TEST("HM-2.4 HM-13.6", each_unoffered_bit_is_refused)
 			}
 		}
 	}
-	ASSERT_EQ(n, 2u * (7 + 24 + 2 + 32 + 13));
+	ASSERT_EQ(n, 4u * (7 + 24 + 2 + 32 + 13));
 }
 
 /* every bit of the MKC is either reserved, unoffered, the engine's own, or given back by QUERY_MKEY as it was */
@@ -447,14 +466,26 @@ TEST("HM-2.6 HM-13.6", access_modes)
 
 		MLX5_SET(mkc, mkc_of(&c), access_mode_4_2, mode >> 2);
 		MLX5_SET(mkc, mkc_of(&c), access_mode_1_0, mode & 3);
-		/* 4 to 6 wait for their capability, the others for nothing */
-		ASSERT_CMD(m, create(m, &c, NULL), BAD_PARAM, CREATE, 6);
+		/* MEMIC needs memory of that kind; SW ICM and CROSSING wait for their capability, the others for nothing */
+		if (mode == MLX5_MKC_ACCESS_MODE_MEMIC)
+			ASSERT_CMD(m, create(m, &c, NULL), BAD_RES, CREATE, 18);
+		else
+			ASSERT_CMD(m, create(m, &c, NULL), BAD_PARAM, CREATE, 6);
 	}
-	for (u8 mode = PA; mode <= MTT; mode++) {
-		struct cmd c = base(m, mode);
+}
 
-		v3(&c);
-		ASSERT_CMD(m, create(m, &c, NULL), BAD_RES, CREATE, 3);
+/* the driver sets mkey_umem_valid for keys from userspace whose entries it does not even look at */
+TEST("HM-7.1", lists_come_in_the_command_whatever_mkey_umem_valid_says)
+{
+	for (u8 mode = KLMS; mode <= KSM; mode++) {
+		struct cmd c = base(m, mode);
+		u8 out[LIST + 32];
+		u32 index;
+
+		v16(&c);
+		ASSERT_EQ(create(m, &c, &index), 0);
+		ASSERT_EQ(key_query(m, index << 8, false, out, sizeof(out)), 0);
+		ASSERT(!memcmp(out + LIST, (u8 *)c.in + LIST, 32));
 	}
 }
 
@@ -468,7 +499,7 @@ TEST("HM-7.1", address_range)
 		{ 0x8000000000000001ULL, 0x8000000000000000ULL, false },
 	};
 
-	for (u8 mode = PA; mode <= MTT; mode++) {
+	for (u8 mode = PA; mode <= KSM; mode++) {
 		for (size_t i = 0; i < ARRAY_SIZE(range); i++) {
 			struct cmd c = base(m, mode);
 
@@ -495,8 +526,17 @@ TEST("HM-5.7", page_sizes)
 			ASSERT_EQ(create(m, &c, NULL), 0);
 		else
 			ASSERT_CMD(m, create(m, &c, NULL), BAD_PARAM, CREATE, 11);
-		/* reserved in PA mode: stored, not judged */
+		c = base(m, KSM);
+		MLX5_SET(mkc, mkc_of(&c), log_page_size, log);
+		if (log >= 12 && log <= 36)
+			ASSERT_EQ(create(m, &c, NULL), 0);
+		else
+			ASSERT_CMD(m, create(m, &c, NULL), BAD_PARAM, CREATE, 11);
+		/* reserved in the other modes: stored, not judged */
 		c = base(m, PA);
+		MLX5_SET(mkc, mkc_of(&c), log_page_size, log);
+		ASSERT_EQ(create(m, &c, NULL), 0);
+		c = base(m, KLMS);
 		MLX5_SET(mkc, mkc_of(&c), log_page_size, log);
 		ASSERT_EQ(create(m, &c, NULL), 0);
 	}
@@ -523,6 +563,11 @@ TEST("HM-7.1", capacity)
 	MLX5_SET(create_mkey_in, c.in, translations_octword_actual_size, 5);
 	c.inlen = LIST + 80;
 	ASSERT_CMD(m, create(m, &c, NULL), BAD_PARAM, CREATE, 13);
+	/* a KLM list has a limit of its own */
+	m->policy = PAGES_GIVE;
+	c = base(m, KLMS);
+	MLX5_SET(mkc, mkc_of(&c), translations_octword_size, 0x10000);
+	ASSERT_EQ(create(m, &c, NULL), 0);
 	/* no capacity, no entries: legal and useless */
 	c = base(m, MTT);
 	MLX5_SET(mkc, mkc_of(&c), translations_octword_size, 0);

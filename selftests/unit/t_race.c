@@ -11,16 +11,6 @@
 
 #define MS	1000000ULL
 
-static u64 rnd_state;
-
-static u64 rnd(u64 n)
-{
-	rnd_state ^= rnd_state << 13;
-	rnd_state ^= rnd_state >> 7;
-	rnd_state ^= rnd_state << 17;
-	return (rnd_state >> 11) % n;
-}
-
 static bool in_mem(const struct mem *mem, u64 dma)
 {
 	for (u64 i = 0; i < mem->nr; i++)
@@ -135,6 +125,9 @@ struct act {
 	bool must_wait;		/* it cannot be over while this access runs */
 	u32 key;
 	struct mem *mem;
+	struct qp *umr;
+	u32 zeros;		/* key over memory that is zero */
+	struct pair *other;
 	u64 copied_before, copied_after;
 	u8 status;
 };
@@ -172,61 +165,151 @@ static void run_with(struct act *act, struct machine *m, void (*post)(struct act
 	ASSERT(shim_done(act->fiber));
 }
 
-/* destroys the key and releases its memory the moment the command says OK: guarantee G */
-static void destroy_key_and_memory(struct act *act)
+/*
+ * Ways to withdraw a key. Each releases its memory the moment that the withdrawal can be observed: guarantee G, HM 11.2.
+ */
+static void destroy_key(struct act *act)
 {
 	act->status = key_free(act->p->m, act->key);
 	mem_unmap(act->mem);
 }
 
+static void wait_for_cqe(struct cq *cq, u8 opcode)
+{
+	struct mlx5_cqe64 c;
+
+	while (!cq_poll(cq, &c))
+		shim_yield();
+	ASSERT_EQ(c.op_own >> 4, opcode);
+	cq_update(cq);
+}
+
+static void umr_and_release(struct act *act, const struct umr *u)
+{
+	post_umr(act->umr, u);
+	wait_for_cqe(act->umr->scq, MLX5_CQE_REQ);
+	mem_unmap(act->mem);
+}
+
+static void invalidate_key(struct act *act)
+{
+	struct umr u = kernel_local_inval(act->key);
+
+	umr_and_release(act, &u);
+}
+
+/* all entries of its table: what the driver does when pages go away */
+static void zap_key(struct act *act)
+{
+	struct umr u = { .key = act->key, .flags = UMR_IF_USED | UMR_OFFSET, .octwords = act->mem->nr / 2, .lkey = act->zeros,
+			 .byte_count = 8 * act->mem->nr };
+
+	umr_and_release(act, &u);
+}
+
+/* the UMR is not signalled: the request behind it says that it is over */
+static void invalidate_key_silently(struct act *act)
+{
+	struct umr u = kernel_local_inval(act->key);
+	struct wqe w;
+
+	u.fm_ce_se = 0x20;
+	wqe_umr(&w, &u);
+	sq_put(act->umr, &w);
+	wqe_begin(&w, MLX5_OPCODE_NOP, SIGNALED | 0x20, 0);
+	sq_post(act->umr, &w);
+	wait_for_cqe(act->umr->scq, MLX5_CQE_REQ);
+	mem_unmap(act->mem);
+}
+
+static void invalidate_key_from_afar(struct act *act)
+{
+	post_recv(act->other->b, 0, 0, 0);
+	post_send_inval(act->other->a, 0, 0, 0, act->key);
+	wait_for_cqe(act->other->b->rcq, MLX5_CQE_RESP_SEND_INV);
+	mem_unmap(act->mem);
+}
+
+static const struct way {
+	void (*fn)(struct act *act);
+	u8 check;	/* what the next chunk is refused for */
+	bool stays;	/* the key does */
+} ways[] = {
+	{ destroy_key, HCA_CHECK_NO_MKC, false },
+	{ invalidate_key, HCA_CHECK_FREE, true },
+	{ zap_key, HCA_CHECK_PAGE, true },
+	{ invalidate_key_silently, HCA_CHECK_FREE, true },
+	{ invalidate_key_from_afar, HCA_CHECK_FREE, true },
+};
+
 static u32 big_lkey, big_rkey;
 #define BIG (4 << 20)
+static u32 big = BIG;
 
-static void post_big_write(struct act *act) { post_write(act->p->a, big_lkey, 0, BIG, big_rkey, 0); }
-static void post_big_read(struct act *act) { post_read(act->p->a, big_lkey, 0, BIG, big_rkey, 0); }
+static void post_big_write(struct act *act) { post_write(act->p->a, big_lkey, 0, big, big_rkey, 0); }
+static void post_big_read(struct act *act) { post_read(act->p->a, big_lkey, 0, big, big_rkey, 0); }
 
 static void post_big_send(struct act *act)
 {
-	post_recv(act->p->b, big_rkey, 0, BIG);
-	post_send(act->p->a, big_lkey, 0, BIG);
+	post_recv(act->p->b, big_rkey, 0, big);
+	post_send(act->p->a, big_lkey, 0, big);
 }
 
-TEST("HM-7.7 HM-11.1 HM-11.3 case 28", destroy_waits_for_the_chunk_and_not_for_the_message)
+/* a key that is withdrawn in the middle of a message, itself named by the request or lying below a list */
+TEST("HM-7.7 HM-11.1 HM-11.2 HM-11.3 HM-9.1 case 28", a_withdrawal_waits_for_the_chunk_and_not_for_the_message)
 {
 	static void (*const post[])(struct act *act) = { post_big_write, post_big_read, post_big_send };
-	struct pair p = pair_new(m);
+	struct pair p = pair_new(m), other = pair_new(m);
+	struct qp *umr = umr_qp_new(m);
+	struct mem zeros = mem_new(m, 8192);
+	u32 zeros_key = mr_new(m, &zeros, 0, zeros.len, 0);
 
-	for (int op = 0; op < 3; op++) {
-		for (int far = 0; far < 2; far++) {
-			for (unsigned int at = 0; at < 600; at += 199) {
-				struct mem src = mem_new(m, BIG), dst = mem_new(m, BIG);
-				struct act act = { .fn = destroy_key_and_memory, .p = &p, .at = at, .must_wait = true };
-				u8 code = HCA_VS_LEVEL0 | HCA_CHECK_NO_MKC;
-				struct mlx5_cqe64 c;
+	big = 1 << 20;
+	for (unsigned int n = 0; n < ARRAY_SIZE(ways) * 3 * 2 * 2; n++) {
+		const struct way *way = &ways[n / 12];
+		bool far = n & 1, nested = n & 2;
+		int op = n / 4 % 3;
 
-				big_lkey = mr_new(m, &src, 0, BIG, 0);
-				big_rkey = mr_new(m, &dst, 0, BIG, 0);
-				act.key = far ? big_rkey : big_lkey;
-				act.when = act.mem = far ? &dst : &src;
-				run_with(&act, m, post[op]);
-				ASSERT_EQ(act.status, 0);
-				/* HM-11.3: at most the running chunk was moved meanwhile */
-				ASSERT_LE(act.copied_after - act.copied_before, 256ull << 10);
-				if (!far) {
-					EXPECT_REQ_ERR(p.a, 0, MLX5_CQE_SYNDROME_LOCAL_PROT_ERR, code);
-					while (cq_poll(p.b->rcq, &c))
-						;
-				} else if (op == 2) {
-					EXPECT_RSP_ERR(p.b, 0, MLX5_CQE_SYNDROME_LOCAL_PROT_ERR, code);
-					EXPECT_REQ_ERR(p.a, 0, MLX5_CQE_SYNDROME_REMOTE_OP_ERR, HCA_VS_NAK_OP);
-				} else {
-					EXPECT_REQ_ERR(p.a, 0, MLX5_CQE_SYNDROME_REMOTE_ACCESS_ERR, HCA_VS_NAK_ACCESS);
-					ASSERT_EQ(qp_error(p.b).vendor, code);
-				}
-				pair_revive(&p);
-				key_free(m, far ? big_lkey : big_rkey);
-				mem_unmap(far ? &src : &dst);
+		for (unsigned int at = 0; at < 190; at += way->fn == destroy_key ? 66 : 140) {
+			struct mem src = mem_new(m, big), dst = mem_new(m, big);
+			struct act act = { .fn = way->fn, .p = &p, .at = at, .must_wait = true, .umr = umr, .zeros = zeros_key,
+					   .other = &other };
+			struct key_attr a = { KEY_ALL, .umr_en = true, .en_rinval = true };
+			u8 code = (nested ? HCA_VS_NESTED : HCA_VS_LEVEL0) | way->check;
+			u32 near_key, list = 0;
+			struct mlx5_cqe64 c;
+
+			act.when = act.mem = far ? &dst : &src;
+			act.key = mr_new_attr(m, act.mem, 0, big, 0, a);
+			near_key = mr_new(m, far ? &src : &dst, 0, big, 0);
+			if (nested)
+				list = klm_new(m, &(struct klm){ big, act.key, 0 }, 1);
+			big_lkey = far ? near_key : nested ? list : act.key;
+			big_rkey = !far ? near_key : nested ? list : act.key;
+			run_with(&act, m, post[op]);
+			ASSERT_EQ(act.status, 0);
+			/* HM-11.3: at most the running chunk was moved meanwhile */
+			ASSERT_LE(act.copied_after - act.copied_before, 256ull << 10);
+			if (!far) {
+				EXPECT_REQ_ERR(p.a, 0, MLX5_CQE_SYNDROME_LOCAL_PROT_ERR, code);
+				while (cq_poll(p.b->rcq, &c))
+					;
+			} else if (op == 2) {
+				EXPECT_RSP_ERR(p.b, 0, MLX5_CQE_SYNDROME_LOCAL_PROT_ERR, code);
+				EXPECT_REQ_ERR(p.a, 0, MLX5_CQE_SYNDROME_REMOTE_OP_ERR, HCA_VS_NAK_OP);
+			} else {
+				EXPECT_REQ_ERR(p.a, 0, MLX5_CQE_SYNDROME_REMOTE_ACCESS_ERR, HCA_VS_NAK_ACCESS);
+				ASSERT_EQ(qp_error(p.b).vendor, code);
 			}
+			pair_revive(&p);
+			if (list)
+				ASSERT_EQ(key_free(m, list), 0);
+			if (way->stays)
+				ASSERT_EQ(key_free(m, act.key), 0);
+			ASSERT_EQ(key_free(m, near_key), 0);
+			mem_unmap(far ? &src : &dst);
+			cq_update(other.a->scq);
+			cq_update(other.b->rcq);
 		}
 	}
 }
@@ -250,6 +333,237 @@ TEST("HM-7.7", destroy_of_another_key_waits_for_nothing)
 	ASSERT_EQ(act.status, 0);
 	ASSERT_EQ(act.copied_before, act.copied_after);
 	EXPECT_CQE(p.a->scq, MLX5_CQE_REQ, 0);
+}
+
+/* the list above goes, and then the region below: each waits for the chunk that runs through both */
+static void destroy_list_and_region(struct act *act)
+{
+	act->status = key_free(act->p->m, big_rkey);
+	ASSERT_EQ(key_free(act->p->m, act->key), 0);
+	mem_unmap(act->mem);
+}
+
+TEST("HM-11.2", both_keys_of_a_path)
+{
+	struct mem src = mem_new(m, BIG), dst = mem_new(m, BIG);
+	struct pair p = pair_new(m);
+	struct act act = { .fn = destroy_list_and_region, .p = &p, .when = &dst, .mem = &dst, .at = 300, .must_wait = true };
+
+	big_lkey = mr_new(m, &src, 0, BIG, 0);
+	act.key = mr_new(m, &dst, 0, BIG, 0);
+	big_rkey = klm_new(m, &(struct klm){ BIG, act.key, 0 }, 1);
+	run_with(&act, m, post_big_write);
+	ASSERT_EQ(act.status, 0);
+	EXPECT_REQ_ERR(p.a, 0, MLX5_CQE_SYNDROME_REMOTE_ACCESS_ERR, HCA_VS_NAK_ACCESS);
+	ASSERT_EQ(qp_error(p.b).vendor, HCA_VS_LEVEL0 | HCA_CHECK_NO_MKC);
+}
+
+/* the key that a UMR's list is read through is withdrawn while it is read: all of the list or nothing */
+TEST("HM-8.9 HM-11.1", the_list_key_goes_while_the_list_is_read)
+{
+	struct mem list = mem_new(m, 1 << 20);
+	struct pair p = pair_new(m);
+	struct qp *umr = umr_qp_new(m), *poster = umr_qp_new(m);
+	struct key_attr a = { .mode = MLX5_MKC_ACCESS_MODE_KLMS, .umr_en = true, .octwords = 0xfffc };
+	u32 target = key_new(m, &a);
+
+	for (size_t w = 0; w < ARRAY_SIZE(ways); w++) {
+		for (unsigned int at = 0; at < 256; at += 85) {
+			struct mem mem = mem_new(m, 1 << 20);
+			u32 key = mr_new_attr(m, &mem, 0, mem.len, 0, (struct key_attr){ KEY_ALL, .umr_en = true, .en_rinval = true });
+			struct act act = { .fn = ways[w].fn, .p = &p, .when = &mem, .mem = &mem, .at = at, .must_wait = true, .key = key,
+					   .umr = umr, .zeros = mr_new(m, &list, 0, list.len, 0), .other = &p };
+			struct umr u = { .key = target, .octwords = 0xfffc, .lkey = key, .byte_count = 0xfffc0 };
+			struct key_dump before = key_dump(m, target), after;
+			struct mlx5_cqe64 c;
+
+			/* zapping takes a pointer of its own; UMRs with one are carried out one after the other */
+			if (ways[w].fn == zap_key)
+				continue;
+			for (u32 i = 0; i < 0xfffc; i++)
+				klm_put(mem.cpu, i, (struct klm){ w + at + 1, 0x1234500, i });
+			m->hook_arg = &act;
+			m->bus_hook = act_hook;
+			post_umr(poster, &u);
+			shim_run();
+			m->bus_hook = NULL;
+			ASSERT(shim_done(act.fiber));
+			ASSERT(cq_poll(poster->scq, &c));
+			after = key_dump(m, target);
+			if (c.op_own >> 4 == MLX5_CQE_REQ) {
+				ASSERT_EQ(get_unaligned_be32(after.list), (u32)(w + at + 1));
+			} else {
+				ASSERT_EQ(((u8 *)&c)[55], MLX5_CQE_SYNDROME_LOCAL_PROT_ERR);
+				ASSERT_EQ(((u8 *)&c)[54], 0xcd);
+				ASSERT(!memcmp(&before, &after, sizeof(after)));
+				qp_revive(__FILE__, __LINE__, poster, (struct qp_path){});
+			}
+			cq_update(p.b->rcq);
+			cq_update(p.a->scq);
+			cq_update(poster->scq);
+		}
+	}
+}
+
+/* R1: who waits for a receive, for an answer or for a retry holds nothing */
+TEST("HM 11.4", who_waits_holds_nothing)
+{
+	struct qp_path path = { .min_rnr = 32 };	/* 655 ms */
+	struct pair p = pair_new_attr(m, (struct qp_attr){}, (struct qp_attr){}, path);
+	struct qp *umr = umr_qp_new(m), *lonely = qp_new(m, (struct qp_attr){});
+	struct key_attr a = { KEY_ALL, .umr_en = true };
+	u32 key = mr_new_attr(m, &p.src, 0, 4096, 0, a), key2 = mr_new_attr(m, &p.src, 0, 4096, 0, a);
+	struct umr u = kernel_local_inval(key), u2 = kernel_local_inval(key2);
+	u64 now;
+
+	post_send(p.a, key, 0, 64);
+	qp_up(lonely, 0x1234, (struct qp_path){ .timeout = 32 });
+	post_write(lonely, key2, 0, 64, p.rkey, p.d);
+	shim_advance(10 * MS);
+	EXPECT_NONE(p.a->scq);
+	EXPECT_NONE(lonely->scq);
+	now = shim_now();
+	UMR_OK(umr, &u);
+	UMR_OK(umr, &u2);
+	ASSERT_EQ(key_free(m, key2), 0);
+	ASSERT_EQ(shim_now(), now);
+	/* the retry begins at the first check */
+	shim_advance(1000 * MS);
+	EXPECT_REQ_ERR(p.a, 0, MLX5_CQE_SYNDROME_LOCAL_PROT_ERR, HCA_VS_LEVEL0 | HCA_CHECK_FREE);
+	shim_advance(1000 * MS);
+	EXPECT_REQ_ERR(lonely, 0, MLX5_CQE_SYNDROME_LOCAL_PROT_ERR, HCA_VS_LEVEL0 | HCA_CHECK_NO_MKC);
+}
+
+/* HM-8.16: one key, two buffers, a writer that points it now here, now there, and readers */
+#define FLIP_CHUNK	(256 << 10)
+
+struct flipper {
+	struct machine *m;
+	struct qp *umr;
+	struct umr u[2];
+	bool stop;
+	unsigned int flips;
+	const char *failed;
+};
+
+static void flip(void *arg)
+{
+	struct flipper *f = arg;
+	struct mlx5_cqe64 c;
+
+	while (!f->stop) {
+		post_umr(f->umr, &f->u[f->flips & 1]);
+		while (!cq_poll(f->umr->scq, &c))
+			shim_yield();
+		if (c.op_own >> 4 != MLX5_CQE_REQ)
+			f->failed = "a UMR failed";
+		cq_update(f->umr->scq);
+		f->flips++;
+		shim_yield();
+	}
+}
+
+static void flip_hook(struct machine *m, u64 dma, size_t len)
+{
+	shim_yield();
+}
+
+/* which of the two buffers a chunk came from; -1: from both */
+static int chunk_of(const struct mem *got, u64 at, const struct mem *buf)
+{
+	for (int i = 0; i < 2; i++)
+		if (!memcmp(got->cpu + at, buf[i].cpu + at, FLIP_CHUNK))
+			return i;
+	return -1;
+}
+
+struct reader {
+	struct flipper *f;
+	struct pair p;
+	struct mem got;
+	u32 to, key;
+	const struct mem *buf;
+	unsigned int from[2], switched, rounds;
+};
+
+static void read_on(void *arg)
+{
+	struct reader *r = arg;
+
+	for (r->rounds = 0; r->rounds < 3; r->rounds++) {
+		post_read(r->p.a, r->to, 0, BIG, r->key, 0);
+		wait_for_cqe(r->p.a->scq, MLX5_CQE_REQ);
+		for (u64 at = 0, last = ~0ULL; at < BIG; at += FLIP_CHUNK) {
+			int who = chunk_of(&r->got, at, r->buf);
+
+			if (who < 0)
+				FAIL("the chunk at %#llx is a mixture", at);
+			r->from[who]++;
+			r->switched += last != ~0ULL && last != (u64)who;
+			last = who;
+		}
+	}
+}
+
+static void flipping(struct machine *m, struct flipper *f, u32 key, const struct mem *buf)
+{
+	struct shim_fiber *writer, *reading[2];
+	struct reader r[2];
+
+	writer = shim_spawn(flip, f, "writer");
+	m->bus_hook = flip_hook;
+	for (int i = 0; i < 2; i++) {
+		r[i] = (struct reader){ .f = f, .p = pair_new(m), .got = mem_new(m, BIG), .key = key, .buf = buf };
+		r[i].to = mr_new(m, &r[i].got, 0, BIG, 0);
+		reading[i] = shim_spawn(read_on, &r[i], "reader");
+	}
+	/* the writer never sleeps, so it must be told: the readers have been through */
+	while (!shim_done(reading[0]) || !shim_done(reading[1]))
+		shim_yield();
+	m->bus_hook = NULL;
+	f->stop = true;
+	shim_run();
+	ASSERT(shim_done(writer));
+	if (f->failed)
+		FAIL("%s", f->failed);
+	/* the writer came through, again and again, and messages saw both */
+	ASSERT_GT(f->flips, 20u);
+	for (int i = 0; i < 2; i++) {
+		ASSERT_GT(r[i].from[0], 3u);
+		ASSERT_GT(r[i].from[1], 3u);
+		ASSERT_GT(r[i].switched, 3u);
+	}
+}
+
+TEST("HM-8.16", a_chunk_is_never_a_mixture)
+{
+	struct mem buf[2] = { mem_new(m, BIG), mem_new(m, BIG) }, list[2] = { mem_new(m, 8192), mem_new(m, 8192) };
+	u32 mr[2] = { mr_new(m, &buf[0], 0, BIG, 0), mr_new(m, &buf[1], 0, BIG, 0) };
+	struct flipper f = { .m = m, .umr = umr_qp_new(m) };
+	u8 entry[2][64] = {};
+	u32 key;
+
+	for (int i = 0; i < 2; i++) {
+		mem_fill(&buf[i], 0, BIG, 50 + i);
+		klm_put(entry[i], 0, (struct klm){ BIG, mr[i], 0 });
+		for (u64 k = 0; k < buf[i].nr; k++)
+			put_unaligned_be64(buf[i].dma[k] | 3, list[i].cpu + 8 * k);
+	}
+	/* by the one entry of a list */
+	key = key_new(m, &(struct key_attr){ .mode = MLX5_MKC_ACCESS_MODE_KLMS, KEY_ALL, .umr_en = true, .len = BIG,
+					     .klm = &(struct klm){ BIG, mr[0], 0 }, .nr = 1 });
+	for (int i = 0; i < 2; i++)
+		f.u[i] = (struct umr){ .key = key, .flags = UMR_INLINE, .octwords = 4, .list = entry[!i] };
+	flipping(m, &f, key, buf);
+	/* by all entries of a page table */
+	key = mr_new_attr(m, &buf[0], 0, BIG, 0, (struct key_attr){ KEY_ALL, .umr_en = true });
+	f = (struct flipper){ .m = m, .umr = umr_qp_new(m) };
+	for (int i = 0; i < 2; i++)
+		f.u[i] = (struct umr){ .key = key, .octwords = 512, .lkey = mr_new(m, &list[!i], 0, 8192, 0), .byte_count = 8192 };
+	flipping(m, &f, key, buf);
+	/* the same below a list */
+	f = (struct flipper){ .m = m, .umr = umr_qp_new(m), .u = { f.u[0], f.u[1] } };
+	flipping(m, &f, klm_new(m, &(struct klm){ BIG, key, 0 }, 1), buf);
 }
 
 /* queue pairs that change or vanish in the middle of a long message; their memory goes with them */
@@ -457,6 +771,149 @@ TEST("HM-11.8", four_cpus_by_worker)
 {
 	for (u64 seed = 1; seed <= 12; seed++)
 		many_cpus(m, seed * 0xc2b2ae3d27d4eb4fULL, RING_WORKER);
+}
+
+/* several CPUs that change keys under each other's requests, and keys that live for a few requests */
+struct changer {
+	struct machine *m;
+	struct pair p;
+	struct qp *umr;
+	struct shim_fiber *fiber;
+	const struct mem *buf;
+	const u32 *mr;
+	u32 shared[2];		/* a list and a page table over one of two buffers */
+	u32 pages;		/* key over the entries of each buffer, 2 KiB apart */
+	u64 seed;
+	const char *failed;
+};
+
+static bool changer_done(struct changer *c, struct cq *cq, u8 opcode)
+{
+	struct mlx5_cqe64 cqe;
+
+	for (unsigned int tries = 0; !cq_poll(cq, &cqe); tries++) {
+		if (tries > 100000) {
+			c->failed = "no completion";
+			return false;
+		}
+		shim_yield();
+	}
+	cq_update(cq);
+	if (cqe.op_own >> 4 == opcode)
+		return true;
+	c->failed = "wrong completion";
+	return false;
+}
+
+/* bind, use and invalidate a key of its own, whose memory then goes */
+static bool short_life(struct changer *c)
+{
+	struct mem mem = mem_new(c->m, 4096);
+	struct key_attr a = { .mode = MLX5_MKC_ACCESS_MODE_KLMS, KEY_ALL, .free = true, .umr_en = true, .en_rinval = true,
+			      .octwords = 4, .len = 4096 };
+	u32 mr = mr_new(c->m, &mem, 0, 4096, 0), key = key_new(c->m, &a);
+	u8 list[64] = {};
+	struct umr u = { .key = key, .flags = UMR_INLINE | UMR_IF_FREE, .octwords = 4, .list = list, .mask = UMR_FREE };
+
+	klm_put(list, 0, (struct klm){ 4096, mr, 0 });
+	post_umr(c->p.a, &u);
+	if (!changer_done(c, c->p.a->scq, MLX5_CQE_REQ))
+		return false;
+	post_write(c->p.a, c->p.lkey, c->p.s, 64, key, 128);
+	post_recv(c->p.b, key, 256, 64);
+	post_send_inval(c->p.a, c->p.lkey, c->p.s, 64, key);
+	if (!changer_done(c, c->p.a->scq, MLX5_CQE_REQ) || !changer_done(c, c->p.a->scq, MLX5_CQE_REQ) ||
+	    !changer_done(c, c->p.b->rcq, MLX5_CQE_RESP_SEND_INV))
+		return false;
+	if (memcmp(mem.cpu + 128, c->p.src.cpu + PAIR_OFFSET, 64) || memcmp(mem.cpu + 256, c->p.src.cpu + PAIR_OFFSET, 64))
+		c->failed = "wrong data";
+	if (key_free(c->m, mr) || key_free(c->m, key))
+		c->failed = "DESTROY_MKEY";
+	mem_unmap(&mem);
+	return !c->failed;
+}
+
+static void changer_main(void *arg)
+{
+	struct changer *c = arg;
+	u64 x = c->seed;
+
+	for (int i = 0; i < 40 && !c->failed; i++) {
+		u8 list[64] = {};
+		struct umr u = { .key = c->shared[0], .flags = UMR_INLINE, .octwords = 4, .list = list };
+		u32 at;
+		int to;
+
+		x ^= x << 13;
+		x ^= x >> 7;
+		x ^= x << 17;
+		at = x % (8192 - 64);
+		to = x >> 32 & 1;
+		switch (x >> 40 & 3) {
+		case 0:
+			/* by a program's queue */
+			klm_put(list, 0, (struct klm){ 8192, c->mr[to], 0 });
+			post_umr(c->p.a, &u);
+			changer_done(c, c->p.a->scq, MLX5_CQE_REQ);
+			break;
+		case 1:
+			/* by the driver's */
+			u = (struct umr){ .key = c->shared[1], .octwords = 4, .lkey = c->pages, .addr = 2048 * to, .byte_count = 64 };
+			post_umr(c->umr, &u);
+			changer_done(c, c->umr->scq, MLX5_CQE_REQ);
+			break;
+		case 2:
+			post_read(c->p.a, c->p.lkey, c->p.s + 0x1000, 64, c->shared[x >> 33 & 1], at);
+			if (changer_done(c, c->p.a->scq, MLX5_CQE_REQ) &&
+			    memcmp(c->p.src.cpu + PAIR_OFFSET + 0x1000, c->buf[0].cpu + at, 64) &&
+			    memcmp(c->p.src.cpu + PAIR_OFFSET + 0x1000, c->buf[1].cpu + at, 64))
+				c->failed = "a mixture";
+			break;
+		case 3:
+			short_life(c);
+			break;
+		}
+	}
+}
+
+TEST("HM-11.8 HM-8.16", cpus_that_change_each_others_keys)
+{
+	struct mem buf[2] = { mem_new(m, 8192), mem_new(m, 8192) }, pages = mem_new(m, 4096);
+	u32 mr[2] = { mr_new(m, &buf[0], 0, 8192, 0), mr_new(m, &buf[1], 0, 8192, 0) }, pages_key = mr_new(m, &pages, 0, 4096, 0);
+	struct key_attr a = { .mode = MLX5_MKC_ACCESS_MODE_KLMS, KEY_ALL, .umr_en = true, .len = 8192,
+			      .klm = &(struct klm){ 8192, mr[0], 0 }, .nr = 1 };
+	struct changer c[4];
+
+	for (int i = 0; i < 2; i++) {
+		mem_fill(&buf[i], 0, 8192, 60 + i);
+		for (int k = 0; k < 2; k++)
+			put_unaligned_be64(buf[i].dma[k] | 3, pages.cpu + 2048 * i + 8 * k);
+	}
+	for (u64 seed = 1; seed <= 16; seed++) {
+		u32 list = key_new(m, &a);
+		u32 table = mr_new_attr(m, &buf[0], 0, 8192, 0, (struct key_attr){ KEY_ALL, .umr_en = true });
+
+		m->ring_how = seed & 1 ? RING_INLINE : RING_WORKER;
+		for (int i = 0; i < 4; i++)
+			c[i] = (struct changer){ .m = m, .p = pair_new(m), .umr = umr_qp_new(m), .buf = buf, .mr = mr,
+						 .shared = { list, table }, .pages = pages_key,
+						 .seed = (seed * 4 + i + 1) * 0x9e3779b97f4a7c15ULL };
+		shim_preempt_seed(seed * 0xc2b2ae3d27d4eb4fULL);
+		for (int i = 0; i < 4; i++)
+			c[i].fiber = shim_spawn(changer_main, &c[i], "CPU");
+		shim_advance(1000 * MS);
+		shim_preempt_seed(0);
+		for (int i = 0; i < 4; i++) {
+			ASSERT(shim_done(c[i].fiber));
+			if (c[i].failed)
+				FAIL("seed %llu, CPU %d: %s", seed, i, c[i].failed);
+			ASSERT_EQ(qp_free(c[i].p.a), 0);
+			ASSERT_EQ(qp_free(c[i].p.b), 0);
+			ASSERT_EQ(qp_free(c[i].umr), 0);
+		}
+		ASSERT_EQ(key_free(m, list), 0);
+		ASSERT_EQ(key_free(m, table), 0);
+	}
 }
 
 /* two threads that ring one queue pair at the same time, as one UAR page allows */

@@ -23,16 +23,6 @@
 #define RNR_EXC		MLX5_CQE_SYNDROME_RNR_RETRY_EXC_ERR
 #define PAGE_CODE	(HCA_VS_LEVEL0 | HCA_CHECK_PAGE)
 
-static u64 rnd_state = 0x853c49e6748fea9bULL;
-
-static u64 rnd(u64 n)
-{
-	rnd_state ^= rnd_state << 13;
-	rnd_state ^= rnd_state >> 7;
-	rnd_state ^= rnd_state << 17;
-	return (rnd_state >> 11) % n;
-}
-
 /* the same traffic through every way of ringing */
 TEST("doorbells", every_operation_by_every_way_of_ringing)
 {

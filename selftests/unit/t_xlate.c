@@ -11,57 +11,6 @@
 #define MTT	MLX5_MKC_ACCESS_MODE_MTT
 #define PA	MLX5_MKC_ACCESS_MODE_PA
 
-/* the steps of one walk */
-struct walk {
-	struct hca_explain_step step[64];
-	int n;
-	u8 syndrome;
-};
-
-static struct walk explain(struct machine *m, struct qp *qp, u32 key, u64 va, u64 len, enum hca_access access, bool remote)
-{
-	struct hca_explain_req req = { key, qp->qpn, va, len, access, remote };
-	struct walk w = { .syndrome = 0xee };
-
-	w.n = hca_explain(m->hca, &req, w.step, ARRAY_SIZE(w.step), &w.syndrome);
-	ASSERT_GE(w.n, 0);
-	return w;
-}
-
-/* DMA address of one byte, or the syndrome */
-static u64 dma_of(struct machine *m, struct qp *qp, u32 key, u64 va)
-{
-	struct walk w = explain(m, qp, key, va, 1, HCA_ACCESS_READ, false);
-
-	if (w.syndrome)
-		return w.syndrome;
-	ASSERT_GE(w.n, 1);
-	return w.step[w.n - 1].dma;
-}
-
-static u8 syndrome_of(struct machine *m, struct qp *qp, u32 key, u64 va, u64 len)
-{
-	return explain(m, qp, key, va, len, HCA_ACCESS_READ, false).syndrome;
-}
-
-/* what the data path says of a READ by @qp's peer: 0, or the code that the responder kept */
-static u8 read_by_peer(struct pair *p, u32 rkey, u64 va, u32 len)
-{
-	u16 i = post_read(p->a, p->lkey, p->s, len, rkey, va);
-	struct hca_qp_error e;
-
-	cq_update(p->a->scq);
-	if (qp_state(p->a) == MLX5_QP_STATE_RTS) {
-		EXPECT_CQE(p->a->scq, MLX5_CQE_REQ, i);
-		return 0;
-	}
-	EXPECT_REQ_ERR(p->a, i, MLX5_CQE_SYNDROME_REMOTE_ACCESS_ERR, HCA_VS_NAK_ACCESS);
-	e = qp_error(p->b);
-	ASSERT(e.responder);
-	ASSERT_EQ(e.key, rkey);
-	return e.vendor;
-}
-
 /* E1 */
 
 static const u64 e1_pages[] = { 0x7f0012000, 0x7f0345000, 0x7f0001000, 0x7f0999000 };
@@ -778,16 +727,6 @@ static u8 model(const struct model_key *k, u32 key, u32 pd, u64 v, u64 len, enum
 			return code | HCA_CHECK_BUS;
 	}
 	return 0;
-}
-
-static u64 rnd_state = 0x2545f4914f6cdd1dULL;
-
-static u64 rnd(u64 n)
-{
-	rnd_state ^= rnd_state << 13;
-	rnd_state ^= rnd_state >> 7;
-	rnd_state ^= rnd_state << 17;
-	return (rnd_state >> 11) % n;
 }
 
 static struct mem rnd_mem;

@@ -300,19 +300,21 @@ void qp_reset(struct qp *qp)
 	qp->sq_pi = qp->rq_pi = 0;
 }
 
-void pair_revive_path(const char *file, int line, struct pair *p, struct qp_path path)
+void qp_revive(const char *file, int line, struct qp *qp, struct qp_path path)
 {
-	expect_none(file, line, p->a->scq);
-	expect_none(file, line, p->a->rcq);
-	expect_none(file, line, p->b->scq);
-	expect_none(file, line, p->b->rcq);
-	qp_reset(p->a);
-	qp_reset(p->b);
-	cq_update(p->a->scq);
-	cq_update(p->a->rcq);
-	cq_update(p->b->scq);
-	cq_update(p->b->rcq);
-	qp_connect(p->a, p->b, path);
+	struct qp *end[] = { qp, qp->peer };
+
+	for (int i = 0; i < 2 && end[i]; i++) {
+		expect_none(file, line, end[i]->scq);
+		expect_none(file, line, end[i]->rcq);
+		qp_reset(end[i]);
+		cq_update(end[i]->scq);
+		cq_update(end[i]->rcq);
+	}
+	if (qp->peer)
+		qp_connect(qp, qp->peer, path);
+	else
+		qp_up(qp, 0, path);
 }
 
 u16 post_write(struct qp *qp, u32 lkey, u64 laddr, u32 len, u32 rkey, u64 raddr)
@@ -337,14 +339,24 @@ u16 post_read(struct qp *qp, u32 lkey, u64 laddr, u32 len, u32 rkey, u64 raddr)
 	return sq_post(qp, &w);
 }
 
-u16 post_send(struct qp *qp, u32 lkey, u64 laddr, u32 len)
+static u16 post_send_op(struct qp *qp, u8 opcode, u32 imm, u32 lkey, u64 laddr, u32 len)
 {
 	struct wqe w;
 
-	wqe_begin(&w, MLX5_OPCODE_SEND, SIGNALED, 0);
+	wqe_begin(&w, opcode, SIGNALED, imm);
 	if (len)
 		wqe_data(&w, lkey, laddr, len);
 	return sq_post(qp, &w);
+}
+
+u16 post_send(struct qp *qp, u32 lkey, u64 laddr, u32 len)
+{
+	return post_send_op(qp, MLX5_OPCODE_SEND, 0, lkey, laddr, len);
+}
+
+u16 post_send_inval(struct qp *qp, u32 lkey, u64 laddr, u32 len, u32 rkey)
+{
+	return post_send_op(qp, MLX5_OPCODE_SEND_INVAL, rkey, lkey, laddr, len);
 }
 
 u16 post_atomic(struct qp *qp, u8 opcode, u32 lkey, u64 laddr, u32 rkey, u64 raddr, u64 swap_add, u64 compare)
@@ -363,4 +375,192 @@ u16 post_recv(struct qp *qp, u32 lkey, u64 addr, u32 len)
 	struct sge sge = { lkey, addr, len };
 
 	return rq_post(qp, &sge, len ? 1 : 0);
+}
+
+/* walks */
+
+struct walk explain(struct machine *m, struct qp *qp, u32 key, u64 va, u64 len, enum hca_access access, bool remote)
+{
+	struct hca_explain_req req = { key, qp->qpn, va, len, access, remote };
+	struct walk w = { .syndrome = 0xee };
+
+	w.n = hca_explain(m->hca, &req, w.step, ARRAY_SIZE(w.step), &w.syndrome);
+	ASSERT_GE(w.n, 0);
+	return w;
+}
+
+u64 dma_of(struct machine *m, struct qp *qp, u32 key, u64 va)
+{
+	struct walk w = explain(m, qp, key, va, 1, HCA_ACCESS_READ, false);
+
+	if (w.syndrome)
+		return w.syndrome;
+	ASSERT_GE(w.n, 1);
+	return w.step[w.n - 1].dma;
+}
+
+u8 syndrome_of(struct machine *m, struct qp *qp, u32 key, u64 va, u64 len)
+{
+	return explain(m, qp, key, va, len, HCA_ACCESS_READ, false).syndrome;
+}
+
+/* the end of a request by the pair's requester: 0, or the code that the responder kept */
+static u8 code_of(struct pair *p, u16 counter_, u32 rkey)
+{
+	struct hca_qp_error e;
+
+	cq_update(p->a->scq);
+	if (qp_state(p->a) == MLX5_QP_STATE_RTS) {
+		EXPECT_CQE(p->a->scq, MLX5_CQE_REQ, counter_);
+		return 0;
+	}
+	EXPECT_REQ_ERR(p->a, counter_, MLX5_CQE_SYNDROME_REMOTE_ACCESS_ERR, HCA_VS_NAK_ACCESS);
+	e = qp_error(p->b);
+	ASSERT(e.responder);
+	if (e.vendor < HCA_VS_NESTED)
+		ASSERT_EQ(e.key, rkey);
+	return e.vendor;
+}
+
+u8 read_by_peer(struct pair *p, u32 rkey, u64 va, u32 len)
+{
+	return code_of(p, post_read(p->a, p->lkey, p->s, len, rkey, va), rkey);
+}
+
+u8 write_by_peer(struct pair *p, u32 rkey, u64 va, u32 len)
+{
+	return code_of(p, post_write(p->a, p->lkey, p->s, len, rkey, va), rkey);
+}
+
+u8 add_by_peer(struct pair *p, u32 rkey, u64 va, u64 add)
+{
+	return code_of(p, post_atomic(p->a, MLX5_OPCODE_ATOMIC_FA, p->lkey, p->s, rkey, va, add, 0), rkey);
+}
+
+/* keys and their updates */
+
+struct key_dump key_dump(struct machine *m, u32 key)
+{
+	u8 out[0x110 + 4096];
+	struct key_dump d;
+
+	memset(&d, 0, sizeof(d));
+	d.status = key_query(m, key, true, out, sizeof(out));
+	if (!d.status) {
+		memcpy(d.mkc, out + 0x10, sizeof(d.mkc));
+		memcpy(d.list, out + 0x110, sizeof(d.list));
+	}
+	return d;
+}
+
+u16 post_umr(struct qp *qp, const struct umr *u)
+{
+	struct wqe w;
+
+	wqe_umr(&w, u);
+	return sq_post(qp, &w);
+}
+
+void umr_ok(const char *file, int line, struct qp *qp, const struct umr *u)
+{
+	u16 index = post_umr(qp, u);
+	struct mlx5_cqe64 c = expect_cqe(file, line, qp->scq, MLX5_CQE_REQ, index);
+
+	cq_update(qp->scq);
+	if (be32_to_cpu(c.sop_drop_qpn) != (0x25u << 24 | qp->qpn))
+		unit_fail(file, line, "CQE of a UMR: opcode and QPN %#x", be32_to_cpu(c.sop_drop_qpn));
+}
+
+void umr_refused(const char *file, int line, struct qp *qp, const struct umr *u, u8 syndrome, u8 vendor)
+{
+	struct key_dump before = key_dump(qp->m, u->key), after;
+	u16 index = post_umr(qp, u);
+
+	expect_error(file, line, qp->scq, true, qp, index, syndrome, vendor);
+	after = key_dump(qp->m, u->key);
+	if (memcmp(&before, &after, sizeof(before)))
+		unit_fail(file, line, "a refused UMR changed its target");
+	if (qp_state(qp) != MLX5_QP_STATE_ERR)
+		unit_fail(file, line, "the queue of a refused UMR is in state %u", qp_state(qp));
+	if (qp_error(qp).vendor != vendor)
+		unit_fail(file, line, "the record says %#x", qp_error(qp).vendor);
+	qp_revive(file, line, qp, (struct qp_path){});
+}
+
+/* windows */
+
+struct window window_new(struct machine *m, u8 type, u32 pd)
+{
+	struct key_attr a = { .mode = MLX5_MKC_ACCESS_MODE_KLMS, .free = true, .umr_en = true, .en_rinval = type == 2,
+			      .octwords = 4, .pd = pd };
+
+	return (struct window){ key_new(m, &a), type };
+}
+
+struct umr window_bind(const struct window *w, struct qp *qp, u8 variant, u32 mr, u64 addr, u64 len, u64 rights,
+		       bool zero_based, u8 list[64])
+{
+	struct umr u = { .key = w->key, .flags = UMR_INLINE | UMR_OFFSET, .octwords = 4, .list = list,
+			 .mask = UMR_FREE | UMR_KEY | UMR_LEN | UMR_START | UMR_RIGHTS };
+
+	memset(list, 0, 64);
+	klm_put(list, 0, (struct klm){ len, mr, addr });
+	/* what is not selected is left over from earlier WQEs */
+	memset(u.mkc, 0xa5, sizeof(u.mkc));
+	UMR_SET(&u, free, 0);
+	UMR_SET(&u, lw, !!(rights & UMR_LW));
+	UMR_SET(&u, rr, !!(rights & UMR_RR));
+	UMR_SET(&u, rw, !!(rights & UMR_RW));
+	UMR_SET(&u, a, !!(rights & UMR_A));
+	UMR_SET(&u, qpn, 0xffffff);
+	UMR_SET(&u, mkey_7_0, variant);
+	UMR_SET64(&u, start_addr, zero_based ? 0 : addr);
+	UMR_SET64(&u, len, len);
+	UMR_SET(&u, length64, 0);
+	if (w->type == 2) {
+		u.flags |= UMR_IF_FREE;
+		u.mask |= UMR_QPN;
+		UMR_SET(&u, qpn, qp->qpn);
+	}
+	return u;
+}
+
+struct umr window_unbind(const struct window *w, u8 variant)
+{
+	struct umr u = { .key = w->key, .flags = UMR_INLINE | UMR_OFFSET, .mask = UMR_FREE | UMR_KEY };
+
+	memset(u.mkc, 0xa5, sizeof(u.mkc));
+	UMR_SET(&u, free, 1);
+	UMR_SET(&u, qpn, 0xffffff);
+	UMR_SET(&u, mkey_7_0, variant);
+	if (w->type == 2) {
+		u.flags |= UMR_CHECK_QPN;
+		u.mask |= UMR_QPN;
+	}
+	return u;
+}
+
+struct umr local_inval(u32 key)
+{
+	return window_unbind(&(struct window){ key, 2 }, 0);
+}
+
+struct umr kernel_local_inval(u32 key)
+{
+	struct umr u = { .key = key, .flags = UMR_INLINE, .mask = UMR_FREE };
+
+	UMR_SET(&u, free, 1);
+	return u;
+}
+
+/* dice */
+
+u64 rnd_state = 0x853c49e6748fea9bULL;
+
+u64 rnd(u64 n)
+{
+	rnd_state ^= rnd_state << 13;
+	rnd_state ^= rnd_state >> 7;
+	rnd_state ^= rnd_state << 17;
+	return (rnd_state >> 11) % n;
 }

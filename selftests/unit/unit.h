@@ -82,10 +82,60 @@ struct pair {
 #define PAIR_OFFSET	0xe00
 struct pair pair_new(struct machine *m);
 struct pair pair_new_attr(struct machine *m, struct qp_attr qa, struct qp_attr qb, struct qp_path path);
-/* both through RESET back to RTS, counters and records at zero; nothing may be left in the CQs */
-void pair_revive_path(const char *file, int line, struct pair *p, struct qp_path path);
-#define pair_revive(p)		pair_revive_path(__FILE__, __LINE__, p, (struct qp_path){})
+#define pair_revive(p)		qp_revive(__FILE__, __LINE__, (p)->a, (struct qp_path){})
 void qp_reset(struct qp *qp);
+
+/* one-segment SEND_INVAL */
+u16 post_send_inval(struct qp *qp, u32 lkey, u64 laddr, u32 len, u32 rkey);
+
+/* through RESET back to RTS, both ends of a connection; nothing may be left in the CQs */
+void qp_revive(const char *file, int line, struct qp *qp, struct qp_path path);
+
+/* the steps of one walk */
+struct walk {
+	struct hca_explain_step step[256];
+	int n;
+	u8 syndrome;
+};
+struct walk explain(struct machine *m, struct qp *qp, u32 key, u64 va, u64 len, enum hca_access access, bool remote);
+u64 dma_of(struct machine *m, struct qp *qp, u32 key, u64 va);		/* DMA address of one byte, or the syndrome */
+u8 syndrome_of(struct machine *m, struct qp *qp, u32 key, u64 va, u64 len);	/* of a local read */
+/* what the data path says of a READ by @qp's peer into the pair's own memory: 0, or the code that the responder kept */
+u8 read_by_peer(struct pair *p, u32 rkey, u64 va, u32 len);
+u8 write_by_peer(struct pair *p, u32 rkey, u64 va, u32 len);
+u8 add_by_peer(struct pair *p, u32 rkey, u64 va, u64 add);
+
+/* what QUERY_MKEY says: the MKC, and of the list what there is up to 4 KiB */
+struct key_dump {
+	u8 status;
+	u8 mkc[64];
+	u8 list[4096];
+};
+struct key_dump key_dump(struct machine *m, u32 key);
+
+/* UMR: posted, executed, and what came of it. A refused one must leave its target as it was; the queue is revived. */
+u16 post_umr(struct qp *qp, const struct umr *u);
+void umr_ok(const char *file, int line, struct qp *qp, const struct umr *u);
+void umr_refused(const char *file, int line, struct qp *qp, const struct umr *u, u8 syndrome, u8 vendor);
+#define UMR_OK(qp, u)			umr_ok(__FILE__, __LINE__, qp, u)
+#define UMR_REFUSED(qp, u, s, v)	umr_refused(__FILE__, __LINE__, qp, u, s, v)
+#define BIND_ERR	MLX5_CQE_SYNDROME_MW_BIND_ERR
+
+/* A memory window, bound by the WQEs that libmlx5 writes (HM 8.9, libmlx5-abi 8.2) */
+struct window {
+	u32 key;		/* as it stands in the MKC when bound */
+	u8 type;
+};
+struct window window_new(struct machine *m, u8 type, u32 pd);
+struct umr window_bind(const struct window *w, struct qp *qp, u8 variant, u32 mr, u64 addr, u64 len, u64 rights,
+		       bool zero_based, u8 list[64]);
+struct umr window_unbind(const struct window *w, u8 variant);	/* zero-length bind */
+struct umr local_inval(u32 key);				/* IBV_WR_LOCAL_INV */
+struct umr kernel_local_inval(u32 key);				/* IB_WR_LOCAL_INV */
+
+/* dice: the same in every run */
+extern u64 rnd_state;
+u64 rnd(u64 n);
 
 /* one-segment operations; return the WQE index */
 u16 post_write(struct qp *qp, u32 lkey, u64 laddr, u32 len, u32 rkey, u64 raddr);
