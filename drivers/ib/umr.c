@@ -46,6 +46,11 @@ module_param(umr_ext_offset, bool, 0644);
 MODULE_PARM_DESC(umr_ext_offset,
 		 "use umr_extended_translation_offset; without it, regions from 256 MiB on are registered by CREATE_MKEY (default y)");
 
+static bool umr_entity_size = true;
+module_param(umr_entity_size, bool, 0644);
+MODULE_PARM_DESC(umr_entity_size,
+		 "UMR may change the page size of a key; without it, all regions are registered by CREATE_MKEY (default y)");
+
 /**
  * struct shca_umr_queues - the queues of the driver's UMR queue pair: one page
  * @sq: send queue, in basic blocks
@@ -355,11 +360,14 @@ int shca_umr_rereg_pd_access(struct shca_mr *mr, struct ib_pd *pd, int access_fl
  * @dev: the device
  * @length: bytes of the region
  *
+ * It always can on this HCA. The module parameters take the capabilities away that
+ * HCAs exist without, for lessons and tests.
+ *
  * Source: HM 12.1.
  */
 bool shca_umr_can_load_pas(struct shca_dev *dev, size_t length)
 {
-	if (SHCA_CAP_GEN(dev, umr_modify_entity_size_disabled))
+	if (!umr_entity_size || SHCA_CAP_GEN(dev, umr_modify_entity_size_disabled))
 		return false;
 	if (umr_ext_offset && SHCA_CAP_GEN(dev, umr_extended_translation_offset))
 		return true;

@@ -7,9 +7,13 @@
  *   write_lat, read_lat, send_lat, fa_lat    microseconds from post to completion
  *   write_rate, fa_rate            operations a second of 8 bytes, queue kept full
  *   reg, dereg                     microseconds for a region of SIZE bytes
+ *   bind_1, unbind_1               microseconds from post to completion: a window of type 1
+ *   bind_2, local_inv              likewise type 2, and its invalidation
+ *   send_inv                       likewise by a message, until the receiver has its completion
  *   reg_at, access_at              microseconds with SIZE keys alive
  *
  * Usage: bench [-d DEVICE] [-l (up to 16 MiB)] [-t MS PER VALUE] [METRIC...]
+ * METRIC "windows" is all about windows, "keys" is reg_at and access_at.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -19,6 +23,7 @@
 #include <unistd.h>
 #include "lib/rdma.h"
 #include "lib/mem.h"
+#include "lib/mw.h"
 
 #define AREA		(16ul << 20)
 #define REG_AREA	(64ul << 20)
@@ -217,6 +222,82 @@ static void registration(char *area, size_t size)
 	result("dereg", size, (double)dereg / n);
 }
 
+/* Binding a window and taking it away, over and over */
+static void windows_1(void)
+{
+	struct window there = { .mr = to_mr, .addr = (uintptr_t)to, .len = PAGE,
+				.access = IBV_ACCESS_REMOTE_WRITE };
+	struct window nowhere = { .mr = to_mr };
+	struct ibv_mw *mw = ibv_alloc_mw(pair.pd, IBV_MW_TYPE_1);
+	uint64_t bind = 0, unbind = 0, start;
+	unsigned long n = 0;
+
+	if (!mw)
+		die("ibv_alloc_mw");
+	do {
+		start = now_us();
+		for (int i = 0; i < 16; i++)
+			expect_good(mw_bind_1(pair.a, pair.acq, mw, &there, NULL));
+		bind += now_us() - start;
+		start = now_us();
+		for (int i = 0; i < 16; i++)
+			expect_good(mw_bind_1(pair.a, pair.acq, mw, &nowhere, NULL));
+		unbind += now_us() - start;
+		n += 16;
+	} while (bind + unbind < budget_us);
+	result("bind_1", PAGE, (double)bind / n);
+	result("unbind_1", PAGE, (double)unbind / n);
+	ibv_dealloc_mw(mw);
+}
+
+/* Until B has its completion: that is the one that promises something */
+static void send_inv(uint32_t rkey)
+{
+	struct op op = op_of(IBV_WR_SEND_WITH_INV, 0);
+
+	give_recv(8);
+	op.len = 0;
+	op.imm = rkey;
+	op.flags = 0;
+	expect_good(post(pair.a, &op));
+	expect_good(wait_good(pair.bcq, 1));
+}
+
+static void windows_2(bool remote)
+{
+	struct window there = { .mr = to_mr, .addr = (uintptr_t)to, .len = PAGE,
+				.access = IBV_ACCESS_REMOTE_WRITE };
+	struct ibv_mw *mw = ibv_alloc_mw(pair.pd, IBV_MW_TYPE_2);
+	uint64_t bind = 0, inv = 0, start;
+	unsigned long n = 0;
+	uint32_t rkey;
+
+	if (!mw)
+		die("ibv_alloc_mw");
+	rkey = mw->rkey;
+	do {
+		rkey = ibv_inc_rkey(rkey);
+		start = now_us();
+		expect_good(mw_bind_2(pair.b, pair.bcq, mw, &there, rkey, NULL));
+		bind += now_us() - start;
+		start = now_us();
+		if (remote)
+			send_inv(rkey);
+		else
+			expect_good(local_inv(pair.b, pair.bcq, rkey, NULL));
+		inv += now_us() - start;
+		n++;
+		/* unsignalled requests would fill the queue */
+		if (remote && n % DEPTH == 0)
+			expect_good(run(pair.a, pair.acq, &(struct op){
+				.opcode = IBV_WR_RDMA_WRITE }, NULL));
+	} while (bind + inv < budget_us);
+	if (!remote)
+		result("bind_2", PAGE, (double)bind / n);
+	result(remote ? "send_inv" : "local_inv", PAGE, (double)inv / n);
+	ibv_dealloc_mw(mw);
+}
+
 /* Registration and access while that many keys live, at keys spread over all of them */
 static void live_keys(int keys)
 {
@@ -306,7 +387,7 @@ int main(int argc, char **argv)
 	fill(to, AREA, 2);
 	memset(area, 1, REG_AREA);
 	from_mr = ibv_reg_mr(pair.pd, from, AREA, ACCESS_ALL);
-	to_mr = ibv_reg_mr(pair.pd, to, AREA, ACCESS_ALL);
+	to_mr = ibv_reg_mr(pair.pd, to, AREA, ACCESS_ALL | IBV_ACCESS_MW_BIND);
 	if (!from_mr || !to_mr)
 		die("ibv_reg_mr");
 	for (int i = 0; i < last; i++) {
@@ -329,6 +410,11 @@ int main(int argc, char **argv)
 		registration(area, size);
 	if (want("reg"))
 		registration(area, REG_AREA);
+	if (want("windows")) {
+		windows_1();
+		windows_2(false);
+		windows_2(true);
+	}
 	for (int i = 0; want("keys") && i < 3; i++)
 		live_keys(keys[i]);
 	return 0;
