@@ -5,7 +5,7 @@ VERSION := 0.1
 KDIR ?= /lib/modules/$(shell uname -r)/build
 vm := selftests/vm
 
-export KERNEL MEM TIMEOUT SHARE NOMODULE CMD T
+export KERNEL MEM TIMEOUT SHARE NOMODULE CMD T S
 
 # One goal for each call of the kernel's make: with two, the one of 7.3 overwrites this file.
 module:
@@ -16,6 +16,7 @@ help:
 	@echo 'make install           install it for that kernel, by DKMS where that exists; needs root'
 	@echo 'make check             all tests; T=NAME picks kselftests by name, KERNEL=7.3|6.12 one kernel'
 	@echo 'make unit              the unit tests, without a VM; T=PATTERN picks some'
+	@echo 'make fuzz T=umr S=60   fuzz the HCA half for 60 seconds; T=klm is the other target'
 	@echo 'make lint              warnings, sparse, checkpatch, shellcheck'
 	@echo 'make demo              the stock RDMA programs on softhca, in a VM'
 	@echo 'make bench             the benchmarks, in a VM'
@@ -34,6 +35,9 @@ check:
 unit:
 	@$(vm)/unit
 
+fuzz:
+	@$(vm)/fuzz
+
 lint:
 	@scripts/lint
 
@@ -49,4 +53,4 @@ install:
 clean:
 	$(MAKE) -C $(KDIR) M=$(CURDIR) clean
 
-.PHONY: module help vm check unit lint demo bench install clean
+.PHONY: module help vm check unit fuzz lint demo bench install clean

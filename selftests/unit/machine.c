@@ -617,6 +617,8 @@ void machine_kill(struct machine *m)
 	munmap(m->cpu, ARENA);
 	munmap(m->bus, ARENA);
 	close(m->fd);
+	free(m->async.ring.dma);
+	free(m->comp.ring.dma);
 	free(m->regions);
 	free(m->fw);
 	free(m);

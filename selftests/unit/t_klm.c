@@ -2,11 +2,12 @@
 /*
  * Indirect keys: lists of pieces (KLM), of blocks of one size (KSM), repeated blocks, and how deep they may lie: HM 2.2,
  * 4.3 to 4.5, 4.8, 13.1. The worked numbers are typed from there. The random tests compare explanation and data path with
- * the model in this file, which was written from HM alone.
+ * the model of model.h, which was written from HM alone.
  */
 #include <linux/kernel.h>
 #include <linux/unaligned.h>
 
+#include "model.h"
 #include "unit.h"
 
 #define MTT		MLX5_MKC_ACCESS_MODE_MTT
@@ -743,172 +744,13 @@ TEST("HM-13.1", interleaved_blocks_nest)
 	ASSERT_EQ(syndrome_of(m, p.a, key, 0, 8), 0);
 }
 
-/*
- * The model: HM 4.2 to 4.5 and 13.1 as one recursive function over keys that the test made. It resolves to a DMA address
- * for each byte, or the first code in request order.
- */
 #define NODES	14
 #define MAXLEN	6000
 
-struct node {
-	struct key_attr a;
-	u64 mtt[8];
-	struct klm klm[8];
-	u32 key, pd, qpn;
-};
-
-static struct node nodes[NODES];
+static struct model_key nodes[NODES];
 static struct mem area;
 static u64 resolved[MAXLEN];
-static u32 nr_resolved;
-
-struct asker {
-	u32 pd, qpn;
-	bool remote;
-	enum hca_access access;
-};
-
-static bool in_area(u64 dma)
-{
-	for (u64 i = 0; i < area.nr; i++)
-		if (dma - area.dma[i] < 4096)
-			return true;
-	return false;
-}
-
-static u8 model_leaf(const struct node *n, const struct asker *who, u8 code, u64 va, u64 len)
-{
-	const struct key_attr *a = &n->a;
-
-	for (u64 i = 0; i < len; i++) {
-		u64 u = va + i, entry;
-
-		if (a->mode == MTT) {
-			u = a->start % 4096 + (va - a->start) + i;
-			if (u / 4096 >= 2 * ALIGN((u64)(a->nr + 1) / 2, 4))
-				return code | HCA_CHECK_TABLE_END;
-			entry = u / 4096 < a->nr ? n->mtt[u / 4096] : 0;
-			if ((who->access != HCA_ACCESS_WRITE && !(entry & 1)) || (who->access != HCA_ACCESS_READ && !(entry & 2)))
-				return code | HCA_CHECK_PAGE;
-			u = (entry & ~0xfffULL) + u % 4096;
-		}
-		if (!in_area(u))
-			return code | HCA_CHECK_BUS;
-		resolved[nr_resolved++] = u;
-	}
-	return 0;
-}
-
-static u8 model(u32 key, const struct asker *who, u64 va, u64 len, int level);
-
-static u8 model_entry(const struct klm *e, const struct asker *who, u8 code, u64 va, u64 len, int level)
-{
-	if (e->key == 0x100 || e->key == 0x200)
-		return code | HCA_CHECK_ENTRY;
-	return model(e->key, who, va, len, level + 1);
-}
-
-static u8 model_list(const struct node *n, const struct asker *who, u8 code, u64 d, u64 len, int level)
-{
-	const struct key_attr *a = &n->a;
-	u64 capacity = ALIGN((u64)a->nr, 4), sum = 0, piece;
-	u32 nr = n->klm[0].addr & 0xffff, times = n->klm[0].addr >> 32;
-	u8 err;
-
-	if (a->mode == KLMS && a->nr && n->klm[0].key == 0x400) {
-		for (u32 i = 1; i <= nr && i < a->nr; i++)
-			sum += n->klm[i].count & 0xffff;
-		if (!nr || 1 + nr > capacity || sum != n->klm[0].count || !sum || !times)
-			return code | HCA_CHECK_ENTRY;
-		while (len) {
-			u64 c = d / sum, r = d % sum, before = 0;
-			u32 i;
-
-			if (d >= sum * times)
-				return code | HCA_CHECK_TABLE_END;
-			for (i = 1; r >= before + (n->klm[i].count & 0xffff); i++)
-				before += n->klm[i].count & 0xffff;
-			piece = min(len, before + (n->klm[i].count & 0xffff) - r);
-			err = model_entry(&n->klm[i], who, code, n->klm[i].addr + c * (n->klm[i].count >> 16) + (r - before),
-					  piece, level);
-			if (err)
-				return err;
-			d += piece;
-			len -= piece;
-		}
-		return 0;
-	}
-	while (len) {
-		u64 j, in;
-
-		if (a->mode == KSM) {
-			j = d >> a->log_page;
-			in = d & ((1ULL << a->log_page) - 1);
-			piece = (1ULL << a->log_page) - in;
-		} else {
-			for (j = 0, sum = 0; j < a->nr && d >= sum + n->klm[j].count; j++)
-				sum += n->klm[j].count;
-			in = d - sum;
-			piece = j < a->nr ? n->klm[j].count - in : 0;
-		}
-		if (j >= (a->mode == KSM ? capacity : a->nr))
-			return code | HCA_CHECK_TABLE_END;
-		piece = min(piece, len);
-		err = j < a->nr ? model_entry(&n->klm[j], who, code, n->klm[j].addr + in, piece, level) :
-		      HCA_VS_NESTED | HCA_CHECK_NO_MKC;
-		if (err)
-			return err;
-		d += piece;
-		len -= piece;
-	}
-	return 0;
-}
-
-static u8 model(u32 key, const struct asker *who, u64 va, u64 len, int level)
-{
-	u8 code = level ? HCA_VS_NESTED : HCA_VS_LEVEL0;
-	const struct key_attr *a;
-	struct node *n = NULL;
-	u64 d, over;
-	bool ok;
-
-	if (key == NULL_KEY)
-		return code | HCA_CHECK_PAGE;
-	for (int i = 0; i < NODES; i++)
-		if (nodes[i].key >> 8 == key >> 8)
-			n = &nodes[i];
-	if (!n)
-		return code | HCA_CHECK_NO_MKC;
-	a = &n->a;
-	if (a->free)
-		return code | HCA_CHECK_FREE;
-	if ((n->key ^ key) & 0xff)
-		return code | HCA_CHECK_VARIANT;
-	if (n->pd != who->pd)
-		return code | HCA_CHECK_PD;
-	if (n->qpn != 0xffffff && n->qpn != who->qpn && (level || who->remote))
-		return code | HCA_CHECK_QPN;
-	if (!level && who->remote) {
-		if (who->access == HCA_ACCESS_ATOMIC && !a->a)
-			return code | HCA_CHECK_ATOMIC;
-		if ((who->access == HCA_ACCESS_READ && !a->rr) || (who->access == HCA_ACCESS_WRITE && !a->rw))
-			return code | HCA_CHECK_REMOTE;
-	} else if (who->access != HCA_ACCESS_READ && !a->lw) {
-		return code | HCA_CHECK_LOCAL;
-	}
-	d = va - a->start;
-	if (a->length64)
-		ok = !__builtin_add_overflow(d, len, &over) || !over;
-	else
-		ok = va >= a->start && d <= a->len && len <= a->len - d;
-	if (!ok)
-		return code | HCA_CHECK_BOUNDS;
-	if (a->mode == MTT || a->mode == PA)
-		return model_leaf(n, who, code, va, len);
-	if (level >= 4)
-		return HCA_VS_NESTED | HCA_CHECK_DEPTH;
-	return model_list(n, who, code, d, len, level);
-}
+static struct model model = { nodes, NODES, &area, resolved, 0 };
 
 /* some place in node @i, mostly a good one */
 static u64 place_in(int i)
@@ -942,7 +784,7 @@ static struct klm random_entry(int below, bool anywhere)
 static void random_nodes(struct machine *m, u32 other_pd, const u32 *qpns, struct qp *umr)
 {
 	for (int i = 0; i < NODES; i++) {
-		struct node *n = &nodes[i];
+		struct model_key *n = &nodes[i];
 		struct key_attr *a = &n->a;
 		struct umr u = { .flags = UMR_INLINE, .mask = UMR_QPN };
 		u32 k, sum = 0;
@@ -998,7 +840,7 @@ static void random_nodes(struct machine *m, u32 other_pd, const u32 *qpns, struc
 	}
 }
 
-static void random_request(struct node **n, u32 *key, u64 *va, u32 *len)
+static void random_request(struct model_key **n, u32 *key, u64 *va, u32 *len)
 {
 	int i = 4 + rnd(NODES - 4);
 
@@ -1022,7 +864,7 @@ TEST("HM 4.3 HM-4.18", random_trees_agree_with_the_model)
 			struct asker who = { m->pd, p.b->qpn, rnd(2), rnd(3) };
 			static struct hca_explain_step leaf[256];
 			struct walk w;
-			struct node *node;
+			struct model_key *node;
 			u32 key, len, at = 0;
 			u64 va;
 			u8 want;
@@ -1034,8 +876,7 @@ TEST("HM 4.3 HM-4.18", random_trees_agree_with_the_model)
 				va &= ~7ULL;
 				len = 8;
 			}
-			nr_resolved = 0;
-			want = model(key, &who, va, len, 0);
+			want = model_walk(&model, key, &who, va, len);
 			w = explain(m, p.b, key, va, len, who.access, who.remote);
 			if (w.syndrome != want)
 				FAIL("round %d.%d: key %#x (mode %u, S %#llx, len %#llx), V %#llx, L %u, access %d, remote %d: %#x, model says %#x",
@@ -1082,7 +923,7 @@ TEST("HM 4.3", random_requests_through_trees)
 		for (int n = 0; n < 12; n++) {
 			bool write = rnd(2);
 			struct asker who = { m->pd, p.b->qpn, true, write ? HCA_ACCESS_WRITE : HCA_ACCESS_READ };
-			struct node *node;
+			struct model_key *node;
 			u32 key, len, i, seed = round * 100 + n;
 			u64 va, page;
 			u8 want, got;
@@ -1090,17 +931,14 @@ TEST("HM 4.3", random_requests_through_trees)
 			random_request(&node, &key, &va, &len);
 			mem_fill(&p.src, 0, p.src.len, seed);
 			mem_fill(&area, 0, area.len, seed + 1000000);
-			nr_resolved = 0;
-			want = model(key, &who, va, len, 0);
+			want = model_walk(&model, key, &who, va, len);
 			got = write ? write_by_peer(&p, key, va, len) : read_by_peer(&p, key, va, len);
 			if (got != want)
 				FAIL("round %d.%d: %#x, model says %#x", round, n, got, want);
 			for (i = 0; i < area.len; i++)
 				expect[i] = pattern_byte(seed + 1000000, i);
-			for (i = 0; i < nr_resolved; i++) {
-				for (page = 0; resolved[i] - area.dma[page] >= 4096; page++)
-					;
-				page = page * 4096 + resolved[i] % 4096;
+			for (i = 0; i < model.nr_resolved; i++) {
+				page = page_of(&area, resolved[i]) * 4096 + resolved[i] % 4096;
 				if (!write && !want)
 					ASSERT_EQ(p.src.cpu[PAIR_OFFSET + i], pattern_byte(seed + 1000000, page));
 				if (write && !want)

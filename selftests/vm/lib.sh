@@ -10,7 +10,7 @@ cache=${SOFTHCA_CACHE:-/var/cache/softhca}
 kernels='7.3 6.12'
 # The guest root belongs to what it is made from, so that work trees with different inputs do not fight over one.
 inputs=$(cat "$vm/guest-build" "$vm/packages" | sha256sum | cut -c 1-16)
-root_link=$cache/root-$inputs
+root_link=${SOFTHCA_ROOT:-$cache/root-$inputs}
 
 say() { printf '%s: %s\n' "${0##*/}" "$*" >&2; }
 die() { say "$*"; exit "${status:-1}"; }
