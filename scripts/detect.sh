@@ -33,6 +33,7 @@ have DMABUF_MR_ATTRS rdma/ib_verbs.h '\(\*reg_user_mr_dmabuf\)\([^;]*uverbs_attr
 have REPORT_PORT_EVENT rdma/ib_verbs.h '\(\*report_port_event\)'
 have UMEM_GET_VA rdma/ib_umem.h 'ib_umem_get_va\('
 have HMM_DMA rdma/ib_umem_odp.h 'struct hmm_dma_map'
+have HMM_UNLOCKED linux/hmm.h 'hmm_range_fault_unlocked_timeout\('
 have FRMR rdma/frmr_pools.h 'ib_frmr_pool_pop\('
 have RESPOND_UDATA rdma/uverbs_ioctl.h 'define ib_respond_udata'
 have DELLINK rdma/rdma_netlink.h '\(\*dellink\)'

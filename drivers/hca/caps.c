@@ -87,7 +87,7 @@ static void hca_caps_general_2(void *cap)
 	MLX5_SET(cmd_hca_cap_2, cap, max_mkey_log_entity_size_mtt, HCA_MAX_LOG_PAGE_MTT);
 	MLX5_SET(cmd_hca_cap_2, cap, min_mkey_log_entity_size_fixed_buffer_valid, 1);
 	MLX5_SET(cmd_hca_cap_2, cap, min_mkey_log_entity_size_fixed_buffer, HCA_MIN_LOG_PAGE_KSM);
-	MLX5_SET(cmd_hca_cap_2, cap, max_mkey_log_entity_size_fixed_buffer, HCA_MAX_LOG_PAGE_KSM);
+	MLX5_SET(hca_cap_2_ksm, cap, max_mkey_log_entity_size_fixed_buffer, HCA_MAX_LOG_PAGE_KSM);
 	MLX5_SET(cmd_hca_cap_2, cap, umr_log_entity_size_5, 1);
 }
 

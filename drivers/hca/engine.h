@@ -49,6 +49,7 @@
 #include <hca/counters.h>
 #include <hca/explain.h>
 #include <hca/hca.h>
+#include <hca/prm.h>
 #include <hca/syndrome.h>
 
 /* Firmware pages and the page size unit of every context are 4 KiB. */

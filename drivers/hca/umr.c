@@ -147,8 +147,10 @@ static void hca_umr_merge(void *to, const void *from, u64 mask)
 	HCA_TAKE(MLX5_MKEY_MASK_SMALL_FENCE, small_fence_on_rdma_read_response);
 	HCA_TAKE(MLX5_MKEY_MASK_RELAXED_ORDERING_WRITE, relaxed_ordering_write);
 	HCA_TAKE(MLX5_MKEY_MASK_FREE, free);
-	HCA_TAKE(HCA_MKEY_MASK_GENERATION, reserved_at_1f0);
 	HCA_TAKE(MLX5_MKEY_MASK_RELAXED_ORDERING_READ, relaxed_ordering_read);
+	if (mask & HCA_MKEY_MASK_GENERATION)
+		MLX5_SET(mkc_generation, to, generation_counter,
+			 MLX5_GET(mkc_generation, from, generation_counter));
 #undef HCA_TAKE
 }
 

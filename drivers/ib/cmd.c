@@ -3,8 +3,8 @@
  * Firmware commands: the twin of hw/mlx5/cmd.c and of core/cmd.c, fw.c.
  *
  * Invariants:
- *  - Every command of the driver goes through shca_cmd_exec(), which turns the
- *    status of the answer into an errno and tells a refusal once.
+ *  - Every command of the driver goes through shca_cmd_do(), which turns the status of
+ *    the answer into an errno; shca_cmd_exec() tells a refusal besides, once.
  *  - A helper that fails leaves its output argument as it was.
  */
 #include <linux/dev_printk.h>
@@ -24,10 +24,12 @@ static const char *shca_command_str(u16 opcode)
 	SHCA_COMMAND_STR_CASE(MANAGE_PAGES);
 	SHCA_COMMAND_STR_CASE(QUERY_ISSI);
 	SHCA_COMMAND_STR_CASE(SET_ISSI);
+	SHCA_COMMAND_STR_CASE(SET_HCA_CAP);
 	SHCA_COMMAND_STR_CASE(QUERY_SPECIAL_CONTEXTS);
 	SHCA_COMMAND_STR_CASE(CREATE_MKEY);
 	SHCA_COMMAND_STR_CASE(QUERY_MKEY);
 	SHCA_COMMAND_STR_CASE(DESTROY_MKEY);
+	SHCA_COMMAND_STR_CASE(PAGE_FAULT_RESUME);
 	SHCA_COMMAND_STR_CASE(CREATE_EQ);
 	SHCA_COMMAND_STR_CASE(DESTROY_EQ);
 	SHCA_COMMAND_STR_CASE(CREATE_CQ);
@@ -77,6 +79,28 @@ static int shca_cmd_status_to_err(u8 status)
 }
 
 /**
+ * shca_cmd_do() - execute a firmware command that may well be refused
+ * @dev: the device
+ * @in: input mailbox
+ * @inlen: its length in bytes
+ * @out: output mailbox, valid also when the HCA refused the command
+ * @outlen: its length in bytes
+ *
+ * Context: process, may sleep (up to 2 s when the HCA has to ask for pages).
+ * Return: 0, or the errno of the command status (HM 7).
+ */
+int shca_cmd_do(struct shca_dev *dev, const void *in, size_t inlen, void *out, size_t outlen)
+{
+	int err;
+
+	err = hca_cmd_exec(dev->hca, in, inlen, out, outlen);
+	if (err)
+		return err;
+	/* Every command begins and ends alike. */
+	return shca_cmd_status_to_err(MLX5_GET(enable_hca_out, out, status));
+}
+
+/**
  * shca_cmd_exec() - execute a firmware command
  * @dev: the device
  * @in: input mailbox
@@ -89,24 +113,16 @@ static int shca_cmd_status_to_err(u8 status)
  */
 int shca_cmd_exec(struct shca_dev *dev, const void *in, size_t inlen, void *out, size_t outlen)
 {
-	/* Every command begins and ends alike. */
 	u16 opcode = MLX5_GET(enable_hca_in, in, opcode);
-	u8 status;
 	int err;
 
-	err = hca_cmd_exec(dev->hca, in, inlen, out, outlen);
+	err = shca_cmd_do(dev, in, inlen, out, outlen);
 	if (err)
-		return err;
-
-	status = MLX5_GET(enable_hca_out, out, status);
-	if (likely(status == MLX5_CMD_STAT_OK))
-		return 0;
-
-	err = shca_cmd_status_to_err(status);
-	dev_notice_ratelimited(&dev->pdev->dev,
-			       "%s(0x%x) refused: status 0x%x, syndrome 0x%x (%d)\n",
-			       shca_command_str(opcode), opcode, status,
-			       MLX5_GET(enable_hca_out, out, syndrome), err);
+		dev_notice_ratelimited(&dev->pdev->dev,
+				       "%s(0x%x) refused: status 0x%x, syndrome 0x%x (%d)\n",
+				       shca_command_str(opcode), opcode,
+				       MLX5_GET(enable_hca_out, out, status),
+				       MLX5_GET(enable_hca_out, out, syndrome), err);
 	return err;
 }
 
@@ -230,6 +246,34 @@ int shca_cmd_query_hca_cap(struct shca_dev *dev, enum mlx5_cap_type type, u32 *c
 }
 
 /**
+ * shca_cmd_set_hca_cap() - SET_HCA_CAP, before INIT_HCA
+ * @dev: the device
+ * @type: group
+ * @cap: the whole group, MLX5_UN_SZ_DW(hca_cap_union) words
+ *
+ * Context: process. Return: 0 or an errno.
+ */
+int shca_cmd_set_hca_cap(struct shca_dev *dev, enum mlx5_cap_type type, const u32 *cap)
+{
+	u32 out[MLX5_ST_SZ_DW(set_hca_cap_out)];
+	size_t inlen = MLX5_ST_SZ_BYTES(set_hca_cap_in);
+	void *in;
+	int err;
+
+	in = kzalloc(inlen, GFP_KERNEL);
+	if (!in)
+		return -ENOMEM;
+
+	MLX5_SET(set_hca_cap_in, in, opcode, MLX5_CMD_OP_SET_HCA_CAP);
+	MLX5_SET(set_hca_cap_in, in, op_mod, type << 1);
+	memcpy(MLX5_ADDR_OF(set_hca_cap_in, in, capability), cap,
+	       MLX5_UN_SZ_BYTES(hca_cap_union));
+	err = shca_cmd_exec(dev, in, inlen, out, sizeof(out));
+	kfree(in);
+	return err;
+}
+
+/**
  * shca_cmd_query_special_mkeys() - QUERY_SPECIAL_CONTEXTS into dev->mkeys
  * @dev: the device
  *
@@ -250,6 +294,11 @@ int shca_cmd_query_special_mkeys(struct shca_dev *dev)
 		dev->mkeys.dump_fill_mkey =
 			MLX5_GET(query_special_contexts_out, out, dump_fill_mkey);
 	dev->mkeys.resd_lkey = MLX5_GET(query_special_contexts_out, out, resd_lkey);
+	if (SHCA_CAP_GEN(dev, null_mkey))
+		dev->mkeys.null_mkey = MLX5_GET(query_special_contexts_out, out, null_mkey);
+	if (SHCA_CAP_GEN(dev, terminate_scatter_list_mkey))
+		dev->mkeys.terminate_scatter_list_mkey =
+			MLX5_GET(query_special_contexts_out, out, terminate_scatter_list_mkey);
 	return 0;
 }
 

@@ -101,6 +101,9 @@ static int shca_query_device(struct ib_device *ibdev, struct ib_device_attr *pro
 	props->max_res_rd_atom = props->max_qp_rd_atom * props->max_qp;
 	props->atomic_cap = shca_has_atomics(dev) ? IB_ATOMIC_HCA : IB_ATOMIC_NONE;
 	props->masked_atomic_cap = IB_ATOMIC_NONE;
+	if (dev->odp_caps.general_caps & IB_ODP_SUPPORT)
+		props->kernel_cap_flags |= IBK_ON_DEMAND_PAGING;
+	props->odp_caps = dev->odp_caps;
 
 	if (!uhw || !uhw->outlen)
 		return 0;
@@ -289,6 +292,19 @@ static int shca_dealloc_pd(struct ib_pd *ibpd, struct ib_udata *udata)
 	return shca_cmd_dealloc_pd(to_sdev(ibpd->device), to_spd(ibpd)->pdn);
 }
 
+/* All of on-demand paging that the HCA offers, which is off until asked for (HM 6.2). */
+static int handle_hca_cap_odp(struct shca_dev *dev)
+{
+	int err;
+
+	if (!SHCA_CAP_GEN(dev, pg))
+		return 0;
+	err = shca_cmd_query_hca_cap(dev, MLX5_CAP_ODP, dev->caps.odp);
+	if (err)
+		return err;
+	return shca_cmd_set_hca_cap(dev, MLX5_CAP_ODP, dev->caps.odp);
+}
+
 static int shca_query_caps(struct shca_dev *dev)
 {
 	int err;
@@ -306,6 +322,9 @@ static int shca_query_caps(struct shca_dev *dev)
 		if (err)
 			return err;
 	}
+	err = handle_hca_cap_odp(dev);
+	if (err)
+		return err;
 	return shca_cmd_query_hca_cap(dev, MLX5_CAP_ROCE, dev->caps.roce);
 }
 
@@ -370,6 +389,7 @@ static int shca_load(struct shca_dev *dev)
 	err = shca_frmr_pools_init(dev);
 	if (err)
 		goto cleanup_umr;
+	shca_odp_init_one(dev);
 	return 0;
 
 cleanup_umr:
@@ -383,6 +403,7 @@ dealloc_uar:
 
 static void shca_unload(struct shca_dev *dev)
 {
+	shca_odp_destroy_eq(dev);
 	shca_frmr_pools_cleanup(dev);
 	shca_umr_cleanup(dev);
 	shca_eq_table_destroy(dev);
@@ -473,6 +494,7 @@ static void shca_dealloc_driver(struct ib_device *ibdev)
 	shca_power_off(dev);
 	WARN_ON(!xa_empty(&dev->cqs));
 	WARN_ON(!xa_empty(&dev->qps));
+	WARN_ON(!xa_empty(&dev->odp_mkeys));
 	shca_dev_list_del(dev);
 }
 

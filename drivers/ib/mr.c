@@ -12,13 +12,15 @@
  */
 #include <linux/log2.h>
 #include <linux/module.h>
+#include <rdma/ib_umem_odp.h>
 
 #include "shca.h"
 
 #define SHCA_ACCESS_SUPPORTED						\
 	(IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE |		\
 	 IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_ATOMIC |		\
-	 IB_ACCESS_MW_BIND | IB_ZERO_BASED | IB_ACCESS_HUGETLB | IB_ACCESS_OPTIONAL)
+	 IB_ACCESS_MW_BIND | IB_ZERO_BASED | IB_ACCESS_HUGETLB |		\
+	 IB_ACCESS_ON_DEMAND | IB_ACCESS_OPTIONAL)
 
 static bool frmr_keep_variant;
 module_param(frmr_keep_variant, bool, 0644);
@@ -85,25 +87,34 @@ static void shca_frmr_destroy(struct ib_device *ibdev, u32 *handles, u32 count)
 		shca_cmd_destroy_mkey(to_sdev(ibdev), handles[i]);
 }
 
-static int shca_frmr_create(struct ib_device *ibdev, struct ib_frmr_key *key, u32 *handles,
-			    u32 count)
+/* A free key, in the protection domain of the driver's UMRs, with an empty table. */
+static int create_free_mkey(struct shca_dev *dev, u32 *key, u8 access_mode, unsigned int octowords,
+			    unsigned int page_shift)
 {
 	u8 in[MLX5_ST_SZ_BYTES(create_mkey_in)] __aligned(sizeof(u64)) = {};
 	void *mkc = MLX5_ADDR_OF(create_mkey_in, in, memory_key_mkey_entry);
-	struct shca_dev *dev = to_sdev(ibdev);
-	u32 i;
-	int err;
 
 	MLX5_SET(mkc, mkc, free, 1);
 	MLX5_SET(mkc, mkc, umr_en, 1);
 	MLX5_SET(mkc, mkc, lr, 1);
-	MLX5_SET(mkc, mkc, access_mode_1_0, MLX5_MKC_ACCESS_MODE_MTT);
+	MLX5_SET(mkc, mkc, access_mode_1_0, access_mode);
 	MLX5_SET(mkc, mkc, pd, shca_umr_pdn(dev));
 	MLX5_SET(mkc, mkc, qpn, 0xffffff);
-	MLX5_SET(mkc, mkc, translations_octword_size, get_mkc_octo_size(key->num_dma_blocks));
-	MLX5_SET(mkc, mkc, log_page_size, PAGE_SHIFT);
+	MLX5_SET(mkc, mkc, translations_octword_size, octowords);
+	MLX5_SET(mkc, mkc, log_page_size, page_shift);
+	return shca_create_mkey(dev, key, in, sizeof(in));
+}
+
+static int shca_frmr_create(struct ib_device *ibdev, struct ib_frmr_key *key, u32 *handles,
+			    u32 count)
+{
+	unsigned int octowords = get_mkc_octo_size(key->num_dma_blocks);
+	u32 i;
+	int err;
+
 	for (i = 0; i < count; i++) {
-		err = shca_create_mkey(dev, &handles[i], in, sizeof(in));
+		err = create_free_mkey(to_sdev(ibdev), &handles[i], MLX5_MKC_ACCESS_MODE_MTT,
+				       octowords, PAGE_SHIFT);
 		if (err) {
 			shca_frmr_destroy(ibdev, handles, i);
 			return err;
@@ -190,9 +201,18 @@ static u32 shca_next_variant(u32 key)
 	return (key & ~0xff) | ((key + 1) & 0xff);
 }
 
-/* A region with a key from a pool, still free. */
-static struct shca_mr *alloc_cacheable_mr(struct ib_pd *pd, struct ib_umem *umem, u64 iova,
-					  int access_flags)
+/**
+ * shca_alloc_cacheable_mr() - make a region with a key from a pool
+ * @pd: protection domain
+ * @umem: its memory, pinned or not
+ * @iova: address of its first byte for the HCA
+ * @access_flags: IB_ACCESS_*
+ *
+ * Context: process.
+ * Return: the region, whose key is still free; -EINVAL when no page size fits; or an errno.
+ */
+struct shca_mr *shca_alloc_cacheable_mr(struct ib_pd *pd, struct ib_umem *umem, u64 iova,
+					int access_flags)
 {
 	struct shca_dev *dev = to_sdev(pd->device);
 	unsigned long page_size;
@@ -216,6 +236,35 @@ static struct shca_mr *alloc_cacheable_mr(struct ib_pd *pd, struct ib_umem *umem
 		compat_frmr(mr)->handle = shca_next_variant(compat_frmr(mr)->handle);
 	set_mr_key(mr, pd, compat_frmr(mr)->handle);
 	set_mr_fields(mr, umem, iova, access_flags, page_size);
+	return mr;
+}
+
+/**
+ * shca_alloc_ksm_mr() - make a region whose table names keys
+ * @pd: protection domain
+ * @nentries: entries of the table
+ * @page_shift: log2 of the bytes that each stands for
+ *
+ * Context: process. Return: the region, whose key is still free; or an errno.
+ */
+struct shca_mr *shca_alloc_ksm_mr(struct ib_pd *pd, unsigned int nentries, unsigned int page_shift)
+{
+	struct shca_mr *mr;
+	u32 key;
+	int err;
+
+	mr = kzalloc_obj(*mr);
+	if (!mr)
+		return ERR_PTR(-ENOMEM);
+	err = create_free_mkey(to_sdev(pd->device), &key, MLX5_MKC_ACCESS_MODE_KSM, nentries,
+			       page_shift);
+	if (err) {
+		kfree(mr);
+		return ERR_PTR(err);
+	}
+	set_mr_key(mr, pd, key);
+	mr->page_shift = page_shift;
+	mr->mmkey.ndescs = nentries;
 	return mr;
 }
 
@@ -284,7 +333,7 @@ static struct ib_mr *create_real_mr(struct ib_pd *pd, struct ib_umem *umem, u64 
 	int err;
 
 	if (xlt_with_umr) {
-		mr = alloc_cacheable_mr(pd, umem, iova, access_flags);
+		mr = shca_alloc_cacheable_mr(pd, umem, iova, access_flags);
 	} else {
 		mutex_lock(&dev->slow_path_mutex);
 		mr = reg_create(pd, umem, iova, access_flags);
@@ -305,6 +354,19 @@ static struct ib_mr *create_real_mr(struct ib_pd *pd, struct ib_umem *umem, u64 
 	return &mr->ibmr;
 }
 
+static struct ib_mr *reg_user_mr(struct ib_pd *pd, u64 start, u64 length, u64 iova,
+				 int access_flags)
+{
+	struct ib_umem *umem;
+
+	if (access_flags & IB_ACCESS_ON_DEMAND)
+		return shca_create_user_odp_mr(pd, start, length, iova, access_flags);
+	umem = ib_umem_get_va(pd->device, start, length, access_flags);
+	if (IS_ERR(umem))
+		return ERR_CAST(umem);
+	return create_real_mr(pd, umem, iova, access_flags);
+}
+
 /**
  * shca_reg_user_mr() - register memory of the calling process
  * @pd: protection domain
@@ -315,15 +377,13 @@ static struct ib_mr *create_real_mr(struct ib_pd *pd, struct ib_umem *umem, u64 
  * @udata: no driver data is defined
  *
  * Context: process.
- * Return: the MR; -EOPNOTSUPP for on-demand paging, unknown rights and PCIe hints
- * (dmah, on kernels that know them); -EINVAL when no page size fits; or an errno.
- * Source: libmlx5-abi 4.2, HM 12.1.
+ * Return: the MR; -EOPNOTSUPP for unknown rights and PCIe hints (dmah, on kernels that
+ * know them); -EINVAL when no page size fits; or an errno. Source: libmlx5-abi 4.2,
+ * HM 12.1.
  */
 struct ib_mr *shca_reg_user_mr(struct ib_pd *pd, u64 start, u64 length, u64 iova,
 			       int access_flags, COMPAT_DMAH_PARAM struct ib_udata *udata)
 {
-	struct shca_dev *dev = to_sdev(pd->device);
-	struct ib_umem *umem;
 	int err;
 
 	if (compat_has_dmah || access_flags & ~SHCA_ACCESS_SUPPORTED)
@@ -332,10 +392,7 @@ struct ib_mr *shca_reg_user_mr(struct ib_pd *pd, u64 start, u64 length, u64 iova
 	if (err)
 		return ERR_PTR(err);
 
-	umem = ib_umem_get_va(&dev->ib_dev, start, length, access_flags);
-	if (IS_ERR(umem))
-		return ERR_CAST(umem);
-	return create_real_mr(pd, umem, iova, access_flags);
+	return reg_user_mr(pd, start, length, iova, access_flags);
 }
 
 /* Can the table of @mr hold @umem, in pages of @page_size? */
@@ -414,8 +471,18 @@ struct ib_mr *shca_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start, u64 l
 	if (err)
 		return ERR_PTR(err);
 
-	if (!(flags & IB_MR_REREG_TRANS))
-		return ERR_PTR(shca_umr_rereg_pd_access(mr, new_pd, new_access_flags));
+	if (!(flags & IB_MR_REREG_TRANS)) {
+		if ((new_access_flags ^ mr->access_flags) & IB_ACCESS_ON_DEMAND)
+			return ERR_PTR(-EOPNOTSUPP);
+		if (!mr->is_odp_implicit)
+			return ERR_PTR(shca_umr_rereg_pd_access(mr, new_pd, new_access_flags));
+		/* All its children would have to change with it. */
+		start = 0;
+		length = U64_MAX;
+		iova = 0;
+	}
+	if (is_odp_mr(mr) || new_access_flags & IB_ACCESS_ON_DEMAND)
+		return reg_user_mr(new_pd, start, length, iova, new_access_flags);
 
 	umem = ib_umem_get_va(&dev->ib_dev, start, length, new_access_flags);
 	if (IS_ERR(umem))
@@ -433,18 +500,42 @@ struct ib_mr *shca_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start, u64 l
 	return ERR_PTR(err);
 }
 
+/*
+ * Nobody changes the table of the key while it is taken away, and afterwards a notifier
+ * finds no region: mlx5_umr_revoke_mr_with_lock().
+ */
+static void shca_lock_umem(struct shca_mr *mr)
+{
+	if (is_odp_mr(mr))
+		mutex_lock(&to_ib_umem_odp(mr->umem)->umem_mutex);
+}
+
+static void shca_unlock_umem(struct shca_mr *mr, bool gone)
+{
+	if (!is_odp_mr(mr))
+		return;
+	if (gone)
+		to_ib_umem_odp(mr->umem)->private = NULL;
+	mutex_unlock(&to_ib_umem_odp(mr->umem)->umem_mutex);
+}
+
 /* Take the key of a region away from everybody: back to its pool, or out of the world. */
 static int shca_handle_mkey_cleanup(struct shca_mr *mr)
 {
 	struct shca_dev *dev = to_sdev(mr->ibmr.device);
-	int err;
+	bool revoked = false;
+	int err = 0;
 
-	if (compat_frmr(mr)->pool && !shca_umr_revoke_mr(mr)) {
+	shca_lock_umem(mr);
+	if (compat_frmr(mr)->pool)
+		revoked = !shca_umr_revoke_mr(mr);
+	if (!revoked)
+		err = shca_cmd_destroy_mkey(dev, mr->mmkey.key);
+	shca_unlock_umem(mr, !err);
+
+	if (revoked)
 		compat_frmr_pool_push(dev, mr);
-		return 0;
-	}
-	err = shca_cmd_destroy_mkey(dev, mr->mmkey.key);
-	if (!err && compat_frmr(mr)->pool)
+	else if (!err && compat_frmr(mr)->pool)
 		compat_frmr_pool_drop(mr);
 	return err;
 }
@@ -454,7 +545,8 @@ static int shca_handle_mkey_cleanup(struct shca_mr *mr)
  * @ibmr: the MR
  * @udata: context of the caller, may be NULL
  *
- * Context: process, waits for the accesses that are running.
+ * Context: process, waits for the accesses that are running, and for the page faults and
+ * prefetches that work on the region.
  * Return: 0, or an errno with the MR still alive. Source: HM 11.5.
  */
 int shca_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
@@ -462,10 +554,14 @@ int shca_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
 	struct shca_mr *mr = to_smr(ibmr);
 	int err;
 
+	shca_forget_odp_mkey(to_sdev(ibmr->device), &mr->mmkey);
 	err = shca_handle_mkey_cleanup(mr);
 	if (err)
 		return err;
-	ib_umem_release(mr->umem);
+	if (mr->is_odp_implicit)
+		shca_free_implicit_mr(mr);
+	else
+		ib_umem_release(mr->umem);
 	kfree(mr);
 	return 0;
 }
