@@ -511,6 +511,7 @@ static const struct ib_device_ops shca_dev_ops = {
 	.uverbs_abi_ver = MLX5_IB_UVERBS_ABI_VERSION,
 
 	.add_gid = shca_add_gid,
+	.advise_mr = shca_advise_mr,
 	.alloc_mw = shca_alloc_mw,
 	.alloc_pd = shca_alloc_pd,
 	.alloc_ucontext = shca_alloc_ucontext,

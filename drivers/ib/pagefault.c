@@ -242,8 +242,7 @@ static int shca_initiator_pfault_handler(const void **wqe, const void **wqe_end,
 	return 0;
 }
 
-static int shca_wqe_segments(struct shca_pagefault *pfault, struct shca_qp *qp, const void *wqe,
-			     size_t length, bool sq)
+static int shca_wqe_segments(struct shca_pagefault *pfault, const void *wqe, size_t length, bool sq)
 {
 	struct shca_dev *dev = pfault->dev;
 	const void *wqe_end = wqe + length;
@@ -274,26 +273,25 @@ static void shca_mr_wqe_pfault_handler(struct shca_pagefault *pfault)
 {
 	struct shca_res *res = shca_res_get(&pfault->dev->qps, pfault->wqe.wq_num);
 	bool sq = pfault->type & MLX5_PFAULT_REQUESTOR;
-	size_t length = 0;
-	struct shca_qp *qp;
-	void *wqe;
+	u16 index = pfault->wqe.wqe_index;
 	int err = -ENOMEM;
+	struct shca_qp *qp;
+	size_t length;
+	void *wqe;
 
 	/* It is being destroyed, and its fault with it. */
 	if (!res)
 		return;
 	qp = container_of(res, struct shca_qp, res);
 	wqe = kmalloc(SHCA_PF_MAX_WQE, GFP_KERNEL);
-	if (wqe) {
-		err = sq ? shca_read_wqe_sq(qp, pfault->wqe.wqe_index, wqe, SHCA_PF_MAX_WQE,
-					    &length) :
-			   shca_read_wqe_rq(qp, pfault->wqe.wqe_index, wqe, SHCA_PF_MAX_WQE,
-					    &length);
-		if (!err)
-			err = shca_wqe_segments(pfault, qp, wqe, length, sq);
-	}
-	shca_page_fault_resume(pfault, shca_pfault_failed(err));
+	if (wqe)
+		err = sq ? shca_read_wqe_sq(qp, index, wqe, SHCA_PF_MAX_WQE, &length) :
+			   shca_read_wqe_rq(qp, index, wqe, SHCA_PF_MAX_WQE, &length);
+	/* The pages may take long, and nobody who destroys the queue pair shall wait for them. */
 	shca_res_put(res);
+	if (!err)
+		err = shca_wqe_segments(pfault, wqe, length, sq);
+	shca_page_fault_resume(pfault, shca_pfault_failed(err));
 	kfree(wqe);
 }
 

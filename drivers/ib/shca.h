@@ -603,6 +603,10 @@ int shca_odp_create_eq(struct shca_dev *dev);
 void shca_odp_destroy_eq(struct shca_dev *dev);
 bool shca_page_fault(struct shca_dev *dev, const struct mlx5_eqe *eqe);
 
+/* prefetch.c */
+int shca_advise_mr(struct ib_pd *pd, enum ib_uverbs_advise_mr_advice advice, u32 flags,
+		   struct ib_sge *sg_list, u32 num_sge, struct uverbs_attr_bundle *attrs);
+
 /* mw.c */
 int shca_alloc_mw(struct ib_mw *ibmw, struct ib_udata *udata);
 int shca_dealloc_mw(struct ib_mw *ibmw);
