@@ -6,7 +6,8 @@
 # does not end with its closing line has failed, whatever its status is.
 . "$(dirname "$0")/lib/test.sh"
 
-files='test_device test_pd test_mr test_cq test_cq_events test_qp test_qpex test_odp test_atomic test_relaxed_ordering'
+files='test_device test_pd test_mr test_cq test_cq_events test_qp test_qpex test_odp test_atomic test_relaxed_ordering
+	test_mlx5_devx test_mlx5_uar test_mlx5_raw_wqe test_mlx5_dm_ops test_mlx5_mkey'
 mapfile -t expected < <(sed -n 's/^``\(test_[^`]*\)``.*/\1/p' testing.rst)
 declare -A met
 source=/usr/share/doc/rdma-core/tests
@@ -54,6 +55,8 @@ class Lines(unittest.TextTestResult):
             self.line('fail', subtest, err[1])
 
 
+# utils and mlx5_base import each other, which goes well in this order only
+importlib.import_module('tests.utils')
 suite = unittest.defaultTestLoader.loadTestsFromModule(importlib.import_module('tests.' + name))
 result = unittest.TextTestRunner(resultclass=Lines, stream=sys.stderr, verbosity=0).run(suite)
 sys.exit(not result.wasSuccessful())

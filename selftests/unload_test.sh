@@ -71,11 +71,12 @@ check "it is gone" eval '! loaded'
 check "it can be loaded again" load
 check "and works" ./tools/softhca-inspect
 
-# one that is idle, with its context open
-./tools/hold >/tmp/held 2>&1 </dev/null &
+# one that is idle, with its context open and all kinds of objects in it; it has device memory mapped, and uses it
+./tools/hold all >/tmp/held 2>&1 </dev/null &
 programs=($!)
 until_true 10 grep -q ready /tmp/held
 check "the device goes under an idle context" timeout 20 rdma link del "$device"
+sleep 0.2
 check "which survives" alive
 kill -9 "${programs[@]}"
 wait 2>/dev/null

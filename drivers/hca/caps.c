@@ -5,6 +5,10 @@
  * Invariant: a capability is set only when the engine does what it promises
  * (design rule 8), and every limit here is the one that a command enforces.
  */
+#include <linux/minmax.h>
+#include <linux/slab.h>
+#include <linux/string.h>
+
 #include "engine.h"
 
 /* atomic_caps.atomic_operations and the bit for 8-byte atomics */
@@ -52,6 +56,7 @@ static void hca_caps_general(void *cap)
 	MLX5_SET(cmd_hca_cap, cap, imaicl, 1);
 	MLX5_SET(cmd_hca_cap, cap, device_memory, 1);
 	MLX5_SET(cmd_hca_cap, cap, log_max_uctx, HCA_LOG_MAX_UCTX);
+	MLX5_SET(cmd_hca_cap, cap, log_max_umem, HCA_LOG_MAX_UMEM);
 	MLX5_SET(cmd_hca_cap, cap, release_all_pages, 1);
 	MLX5_SET(cmd_hca_cap, cap, num_ports, 1);
 	MLX5_SET(cmd_hca_cap, cap, port_type, HCA_PORT_ETHERNET);
@@ -114,10 +119,12 @@ static void hca_caps_device_memory(void *cap)
 hca_cmd_status hca_cmd_query_hca_cap(struct hca *hca, const void *in, size_t inlen,
 				     void *out, size_t outlen)
 {
-	void *cap = MLX5_ADDR_OF(query_hca_cap_out, out, capability);
+	const size_t fixed = MLX5_BYTE_OFF(query_hca_cap_out, capability);
+	void *cap;
 
-	if (outlen < MLX5_ST_SZ_BYTES(query_hca_cap_out))
-		return HCA_REFUSE(BAD_OUTP_LEN_ERR, 1);
+	cap = kzalloc(MLX5_UN_SZ_BYTES(hca_cap_union), GFP_KERNEL);
+	if (!cap)
+		return HCA_REFUSE(LIM_ERR, 1);
 	/* op_mod is the group, and in its lowest bit whether current or maximum is asked for. */
 	switch (MLX5_GET(query_hca_cap_in, in, op_mod) >> 1) {
 	case MLX5_CAP_GENERAL:
@@ -139,6 +146,10 @@ hca_cmd_status hca_cmd_query_hca_cap(struct hca *hca, const void *in, size_t inl
 		hca_caps_general_2(cap);
 		break;
 	}
+	/* The group grows from one HCA to the next: who knows its beginning asks for that. */
+	memcpy(MLX5_ADDR_OF(query_hca_cap_out, out, capability), cap,
+	       min_t(size_t, outlen - fixed, MLX5_UN_SZ_BYTES(hca_cap_union)));
+	kfree(cap);
 	return HCA_OK;
 }
 

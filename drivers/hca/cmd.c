@@ -55,6 +55,7 @@ static hca_cmd_status hca_cmd_teardown_hca(struct hca *hca, const void *in, size
 	hca->life = HCA_TORN_DOWN;
 	hca_qps_destroy(hca);
 	hca_cqs_destroy(hca);
+	hca_umems_destroy(hca);
 	hca_eqs_destroy(hca);
 	hca_mkeys_destroy(hca);
 	return HCA_OK;
@@ -206,7 +207,8 @@ static hca_cmd_status hca_cmd_query_roce_address(struct hca *hca, const void *in
 	  HCA_##from, HCA_##to, handler }
 
 static const struct hca_cmd hca_cmds[] = {
-	HCA_CMD(QUERY_HCA_CAP, query_hca_cap_in, query_hca_cap_out, ENABLED, READY,
+	/* The answer is cut to what the host has room for. */
+	HCA_CMD(QUERY_HCA_CAP, query_hca_cap_in, dealloc_pd_out, ENABLED, READY,
 		hca_cmd_query_hca_cap),
 	HCA_CMD(INIT_HCA, init_hca_in, init_hca_out, ENABLED, ENABLED, hca_cmd_init_hca),
 	HCA_CMD(TEARDOWN_HCA, teardown_hca_in, teardown_hca_out, READY, READY,
@@ -271,6 +273,9 @@ static const struct hca_cmd hca_cmds[] = {
 	HCA_CMD(CREATE_UCTX, create_uctx_in, create_uctx_out, READY, READY, hca_cmd_create_uctx),
 	HCA_CMD(DESTROY_UCTX, destroy_uctx_in, destroy_uctx_out, READY, READY,
 		hca_cmd_destroy_uctx),
+	HCA_CMD(CREATE_UMEM, create_umem_in, create_umem_out, READY, READY, hca_cmd_create_umem),
+	HCA_CMD(DESTROY_UMEM, destroy_umem_in, destroy_umem_out, READY, READY,
+		hca_cmd_destroy_umem),
 };
 /* clang-format on */
 

@@ -33,7 +33,7 @@ static struct mlx5_cqe64 *hca_cqe_at(struct hca_cq *cq, u32 n)
 
 static u32 hca_cq_used(struct hca_cq *cq)
 {
-	u32 ci = be32_to_cpu(READ_ONCE(cq->dbr[0]));
+	u32 ci = be32_to_cpu(READ_ONCE(cq->dbr.record[0]));
 
 	return (cq->pi - ci) & HCA_CQ_COUNTER_MASK;
 }
@@ -149,7 +149,7 @@ bool hca_cq_look_at_arm(struct hca_cq *cq, bool rung, bool may_call)
 	u32 word;
 
 	spin_lock_irqsave(&cq->lock, flags);
-	word = be32_to_cpu(READ_ONCE(cq->dbr[1]));
+	word = be32_to_cpu(READ_ONCE(cq->dbr.record[1]));
 	news = rung || word != cq->arm_seen;
 	cq->arm_seen = word;
 	/* Sequence numbers start at 0 and advance with each event; others are stale. */
@@ -198,15 +198,31 @@ void hca_cq_unuse(struct hca_cq *cq)
 	atomic_dec(&cq->users);
 }
 
-static hca_cmd_status hca_cq_ring_init(struct hca *hca, struct hca_buf *buf, const void *cqc,
-				       const __be64 *pas, size_t nr_pas)
+/* Where the ring is, CREATE_CQ and MODIFY_CQ say alike. */
+#define HCA_CQ_SAME(field)							\
+	static_assert(__mlx5_bit_off(create_cq_in, field) == __mlx5_bit_off(modify_cq_in, field))
+HCA_CQ_SAME(uid);
+HCA_CQ_SAME(cq_context);
+HCA_CQ_SAME(cq_umem_valid);
+HCA_CQ_SAME(pas);
+
+static hca_cmd_status hca_cq_ring_init(struct hca *hca, struct hca_buf *buf, const void *in,
+				       size_t inlen)
 {
+	const void *cqc = MLX5_ADDR_OF(create_cq_in, in, cq_context);
+	const __be64 *pas = MLX5_ADDR_OF(create_cq_in, in, pas);
 	u8 log_size = MLX5_GET(cqc, cqc, log_cq_size);
 	u8 cqe_sz = MLX5_GET(cqc, cqc, cqe_sz);
 
 	if (log_size > HCA_LOG_MAX_CQ_SZ || cqe_sz > 1)
 		return HCA_REFUSE(BAD_PARAM_ERR, 2);
-	return hca_buf_init(hca, buf, pas, nr_pas,
+	if (MLX5_GET(create_cq_in, in, cq_umem_valid))
+		return hca_umem_buf(hca, buf, MLX5_GET(cq_in_umem, in, cq_umem_id),
+				    MLX5_GET(create_cq_in, in, uid),
+				    MLX5_GET64(cq_in_umem, in, cq_umem_offset),
+				    64ULL << (log_size + cqe_sz), 64, true);
+	return hca_buf_init(hca, buf, pas,
+			    (inlen - MLX5_ST_SZ_BYTES(create_cq_in)) / sizeof(*pas),
 			    MLX5_GET(cqc, cqc, log_page_size) + HCA_PAGE_SHIFT,
 			    MLX5_GET(cqc, cqc, page_offset), 64ULL << (log_size + cqe_sz));
 }
@@ -215,13 +231,10 @@ hca_cmd_status hca_cmd_create_cq(struct hca *hca, const void *in, size_t inlen,
 				 void *out, size_t outlen)
 {
 	const void *cqc = MLX5_ADDR_OF(create_cq_in, in, cq_context);
-	const __be64 *pas = MLX5_ADDR_OF(create_cq_in, in, pas);
 	u32 uar = MLX5_GET(cqc, cqc, uar_page);
 	hca_cmd_status status;
 	struct hca_cq *cq;
 
-	if (MLX5_GET(create_cq_in, in, cq_umem_valid))
-		return HCA_REFUSE(BAD_PARAM_ERR, 1);
 	cq = kzalloc_obj(*cq);
 	if (!cq)
 		return HCA_REFUSE(LIM_ERR, 3);
@@ -234,20 +247,20 @@ hca_cmd_status hca_cmd_create_cq(struct hca *hca, const void *in, size_t inlen,
 	hca_ref_init(&cq->ref);
 	INIT_WORK(&cq->overrun, hca_cq_overrun);
 
-	status = hca_cq_ring_init(hca, &cq->buf, cqc, pas,
-				  (inlen - MLX5_ST_SZ_BYTES(create_cq_in)) / sizeof(*pas));
+	cq->uid = MLX5_GET(create_cq_in, in, uid);
+
+	status = hca_cq_ring_init(hca, &cq->buf, in, inlen);
 	if (status)
 		goto free_cq;
-	cq->dbr = hca_map_dbr(hca, MLX5_GET64(cqc, cqc, dbr_addr));
-	if (!cq->dbr) {
-		status = HCA_REFUSE(BAD_PARAM_ERR, 4);
+	status = hca_dbr_init(hca, &cq->dbr, MLX5_GET(cqc, cqc, dbr_umem_valid),
+			      MLX5_GET(cqc_umem, cqc, dbr_umem_id), cq->uid,
+			      MLX5_GET64(cqc, cqc, dbr_addr));
+	if (status)
 		goto free_buf;
-	}
-	cq->arm_seen = be32_to_cpu(READ_ONCE(cq->dbr[1]));
-	cq->uid = MLX5_GET(create_cq_in, in, uid);
+	cq->arm_seen = be32_to_cpu(READ_ONCE(cq->dbr.record[1]));
 	if (!hca_uctx_use(hca, cq->uid, &cq->owner)) {
 		status = HCA_REFUSE(BAD_RES_ERR, 9);
-		goto free_buf;
+		goto free_dbr;
 	}
 	cq->uar_number = hca_number_get(&hca->uars, uar, cq->uid);
 	if (!cq->uar_number) {
@@ -285,6 +298,8 @@ put_eq:
 	hca_number_put(cq->uar_number);
 unuse_uctx:
 	hca_uctx_unuse(cq->owner);
+free_dbr:
+	hca_buf_free(&cq->dbr.buf);
 free_buf:
 	hca_buf_free(&cq->buf);
 free_cq:
@@ -339,7 +354,7 @@ hca_cmd_status hca_cmd_query_cq(struct hca *hca, const void *in, size_t inlen,
 	MLX5_SET(cqc, cqc, st, !cq->armed ? 0xa : cq->arm_solicited ? 0x6 : 0x9);
 	MLX5_SET(cqc, cqc, status, cq->failed ? 0x9 : 0);
 	MLX5_SET(cqc, cqc, producer_counter, cq->pi);
-	MLX5_SET(cqc, cqc, consumer_counter, be32_to_cpu(READ_ONCE(cq->dbr[0])));
+	MLX5_SET(cqc, cqc, consumer_counter, be32_to_cpu(READ_ONCE(cq->dbr.record[0])));
 	MLX5_SET(cqc, cqc, last_solicit_index, cq->last_solicited);
 	spin_unlock_irqrestore(&cq->lock, flags);
 	hca_ref_put(&cq->ref);
@@ -379,7 +394,6 @@ hca_cmd_status hca_cmd_modify_cq(struct hca *hca, const void *in, size_t inlen,
 				 void *out, size_t outlen)
 {
 	const void *cqc = MLX5_ADDR_OF(modify_cq_in, in, cq_context);
-	const __be64 *pas = MLX5_ADDR_OF(modify_cq_in, in, pas);
 	hca_cmd_status status;
 	struct hca_buf buf;
 	struct hca_cq *cq;
@@ -387,13 +401,10 @@ hca_cmd_status hca_cmd_modify_cq(struct hca *hca, const void *in, size_t inlen,
 	/* MLX5_CQ_OPMOD_RESIZE; moderation is not offered */
 	if (MLX5_GET(modify_cq_in, in, op_mod) != 1)
 		return HCA_REFUSE(BAD_OP_ERR, 1);
-	if (MLX5_GET(modify_cq_in, in, cq_umem_valid))
-		return HCA_REFUSE(BAD_PARAM_ERR, 1);
 	cq = hca_cq_get_owned(hca, MLX5_GET(modify_cq_in, in, cqn), MLX5_GET(modify_cq_in, in, uid));
 	if (!cq)
 		return HCA_REFUSE(BAD_RES_ERR, 1);
-	status = hca_cq_ring_init(hca, &buf, cqc, pas,
-				  (inlen - MLX5_ST_SZ_BYTES(modify_cq_in)) / sizeof(*pas));
+	status = hca_cq_ring_init(hca, &buf, in, inlen);
 	if (status)
 		goto put_cq;
 	status = hca_cq_resize(cq, &buf, cqc);
@@ -414,6 +425,7 @@ static void hca_cq_free(struct hca_cq *cq)
 	hca_number_put(cq->uar_number);
 	hca_uctx_unuse(cq->owner);
 	hca_ctx_put(hca, &hca->icm.cqc, cq->cqn);
+	hca_buf_free(&cq->dbr.buf);
 	hca_buf_free(&cq->buf);
 	xa_erase(&hca->cqs, cq->cqn);
 	kfree_rcu(cq, rcu);

@@ -63,6 +63,7 @@
 #define HCA_LOG_MAX_KLM_LIST	16
 #define HCA_MKEY_LOCKS		64
 #define HCA_MAX_INDIRECTION	4
+#define HCA_LOG_MAX_UMEM	16
 #define HCA_LOG_MAX_UCTX	12
 
 /* Device memory, its smallest piece, and the largest alignment in units of that. */
@@ -129,17 +130,29 @@ static inline void hca_ref_drain(struct hca_ref *ref)
 }
 
 /**
- * struct hca_buf - queue memory: what a context's PAS list describes
+ * struct hca_buf - queue memory: what a context's PAS list describes, or part of a umem
  * @chunk: CPU address of each chunk of 2^@shift bytes
  * @shift: log2 of the chunk size
  * @offset: where the queue begins in the first chunk, in bytes
  * @size: length of the queue in bytes
+ * @umem: the umem that @chunk belongs to, or NULL
  */
 struct hca_buf {
 	void **chunk;
 	unsigned int shift;
 	u32 offset;
 	u64 size;
+	struct hca_umem *umem;
+};
+
+/**
+ * struct hca_dbr - a doorbell record
+ * @record: its two words
+ * @buf: the part of a umem that it is, or nothing
+ */
+struct hca_dbr {
+	__be32 *record;
+	struct hca_buf buf;
 };
 
 /* icm.c: pages given by MANAGE_PAGES and what is kept in them */
@@ -512,7 +525,7 @@ struct hca_cq {
 	void *image;
 	spinlock_t lock;
 	struct hca_buf buf;
-	__be32 *dbr;
+	struct hca_dbr dbr;
 	u32 pi;
 	u8 log_size;
 	u8 cqe_shift;
@@ -702,7 +715,7 @@ struct hca_qp {
 	struct hca_cq *scq;
 	struct hca_cq *rcq;
 	struct hca_buf buf;
-	__be32 *dbr;
+	struct hca_dbr dbr;
 	void *image;
 	u32 sq_offset;
 	u8 log_sq_size;
@@ -797,6 +810,7 @@ enum hca_life {
  * @roce: RoCE address table
  * @roce_changes: counts its changes; starts at 1
  * @uctxs: user contexts, by uid
+ * @umems: memory of user contexts, by umem id
  * @mkey_map: the key indices that are given
  * @mkey_locks: by index modulo their number: changing, withdrawing a key
  * @umr_lock: protects @umr_list; taken before any of @mkey_locks
@@ -829,6 +843,7 @@ struct hca {
 	struct xarray uars;
 	struct xarray tds;
 	struct xarray uctxs;
+	struct xarray umems;
 	u32 cq_next;
 	u32 qp_next;
 	u32 mkey_next;
@@ -836,6 +851,7 @@ struct hca {
 	u32 uar_next;
 	u32 td_next;
 	u32 uctx_next;
+	u32 umem_next;
 	spinlock_t roce_lock;
 	u8 roce[HCA_ROCE_ADDRESSES][MLX5_ST_SZ_BYTES(roce_addr_layout)];
 	unsigned int roce_changes;
@@ -866,10 +882,23 @@ typedef u32 hca_cmd_status;
 /* buf.c */
 hca_cmd_status hca_buf_init(struct hca *hca, struct hca_buf *buf, const __be64 *pas,
 			    size_t nr_pas, unsigned int log_page, u32 offset, u64 size);
+hca_cmd_status hca_buf_map(struct hca *hca, struct hca_buf *buf, const __be64 *pas, size_t nr_pas,
+			   unsigned int log_page, u64 start, u64 size);
 void hca_buf_free(struct hca_buf *buf);
 void *hca_buf_ptr(const struct hca_buf *buf, u64 offset);
 void hca_buf_read(const struct hca_buf *buf, u64 offset, void *to, size_t len);
-__be32 *hca_map_dbr(struct hca *hca, u64 dma);
+hca_cmd_status hca_dbr_init(struct hca *hca, struct hca_dbr *dbr, bool in_umem, u32 umem_id,
+			    u16 uid, u64 addr);
+
+/* umem.c */
+hca_cmd_status hca_umem_buf(struct hca *hca, struct hca_buf *buf, u32 id, u16 uid, u64 offset,
+			    u64 size, u32 align, bool write);
+void hca_umem_put(struct hca_umem *umem);
+void hca_umems_destroy(struct hca *hca);
+hca_cmd_status hca_cmd_create_umem(struct hca *hca, const void *in, size_t inlen,
+				   void *out, size_t outlen);
+hca_cmd_status hca_cmd_destroy_umem(struct hca *hca, const void *in, size_t inlen,
+				    void *out, size_t outlen);
 
 /* icm.c */
 int hca_icm_init(struct hca *hca);

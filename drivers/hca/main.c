@@ -47,6 +47,7 @@ struct hca *hca_create(const struct hca_host_ops *ops, void *host)
 	xa_init_flags(&hca->uars, XA_FLAGS_ALLOC1);
 	xa_init_flags(&hca->tds, XA_FLAGS_ALLOC1);
 	xa_init_flags(&hca->uctxs, XA_FLAGS_ALLOC1);
+	xa_init_flags(&hca->umems, XA_FLAGS_ALLOC1);
 	for (i = 0; i < HCA_MKEY_LOCKS; i++)
 		mutex_init(&hca->mkey_locks[i]);
 	mutex_init(&hca->umr_lock);
@@ -77,6 +78,7 @@ void hca_destroy(struct hca *hca)
 
 	hca_qps_destroy(hca);
 	hca_cqs_destroy(hca);
+	hca_umems_destroy(hca);
 	hca_eqs_destroy(hca);
 	hca_mkeys_destroy(hca);
 	hca_numbers_destroy(&hca->tds);
@@ -92,6 +94,7 @@ void hca_destroy(struct hca *hca)
 	kvfree(hca->umr_list);
 	kvfree(hca->mkey_map);
 	xa_destroy(&hca->qps);
+	xa_destroy(&hca->umems);
 	xa_destroy(&hca->cqs);
 	xa_destroy(&hca->eqs);
 	free_percpu(hca->counters);

@@ -555,7 +555,8 @@ void hca_mkey_thaw(struct hca *hca, struct hca_mkey *mkey)
 {
 	/* Pairs with the acquire in hca_mkey_enter(). */
 	smp_store_release(&mkey->state, HCA_MKEY_LIVE);
-	wake_up_all(&hca->drain);
+	if (wq_has_sleeper(&hca->drain))
+		wake_up_all(&hca->drain);
 }
 
 /* QUERY_ and DESTROY_MKEY have their uid where every command of a user context has it. */

@@ -191,7 +191,7 @@ static hca_cmd_status hca_qp_init(struct hca_qp *qp, const void *in, size_t inle
 	const __be64 *pas = MLX5_ADDR_OF(create_qp_in, in, pas);
 	u64 rq_size, sq_size;
 
-	if (MLX5_GET(create_qp_in, in, wq_umem_valid) || MLX5_GET(create_qp_in, in, input_qpn))
+	if (MLX5_GET(create_qp_in, in, input_qpn))
 		return HCA_REFUSE(BAD_PARAM_ERR, 1);
 	qp->uid = MLX5_GET(create_qp_in, in, uid);
 	qp->st = MLX5_GET(qpc, qpc, st);
@@ -202,8 +202,8 @@ static hca_cmd_status hca_qp_init(struct hca_qp *qp, const void *in, size_t inle
 	/* A queue that reaches memory without a key of its PD is the kernel's (HM 8.6). */
 	if (qp->uid && (qp->st == MLX5_QP_ST_REG_UMR || qp->rlky || qp->fre))
 		return HCA_REFUSE(BAD_PARAM_ERR, 2);
-	if (MLX5_GET(qpc, qpc, wq_signature) || MLX5_GET(qpc, qpc, dbr_umem_valid) ||
-	    MLX5_GET(qpc, qpc, offload_type))
+	if (MLX5_GET(qpc, qpc, wq_signature) || MLX5_GET(qpc, qpc, offload_type) ||
+	    MLX5_GET(qpc_umem, qpc, send_dbr_mode))
 		return HCA_REFUSE(BAD_PARAM_ERR, 3);
 	qp->has_rq = MLX5_GET(qpc, qpc, rq_type) == HCA_RQ_REGULAR;
 	if (!qp->has_rq && MLX5_GET(qpc, qpc, rq_type) != HCA_RQ_NONE)
@@ -220,6 +220,10 @@ static hca_cmd_status hca_qp_init(struct hca_qp *qp, const void *in, size_t inle
 	qp->pd = MLX5_GET(qpc, qpc, pd);
 	qp->uar = MLX5_GET(qpc, qpc, uar_page);
 	qp->user_index = MLX5_GET(qpc, qpc, user_index);
+	if (MLX5_GET(create_qp_in, in, wq_umem_valid))
+		return hca_umem_buf(qp->hca, &qp->buf, MLX5_GET(create_qp_in, in, wq_umem_id),
+				    qp->uid, MLX5_GET64(create_qp_in, in, wq_umem_offset),
+				    rq_size + sq_size, MLX5_SEND_WQE_BB, false);
 	return hca_buf_init(qp->hca, &qp->buf, pas,
 			    (inlen - MLX5_ST_SZ_BYTES(create_qp_in)) / sizeof(*pas),
 			    MLX5_GET(qpc, qpc, log_page_size) + HCA_PAGE_SHIFT,
@@ -247,13 +251,14 @@ hca_cmd_status hca_cmd_create_qp(struct hca *hca, const void *in, size_t inlen,
 	status = hca_qp_init(qp, in, inlen);
 	if (status)
 		goto free_qp;
-	status = HCA_REFUSE(BAD_PARAM_ERR, 7);
-	qp->dbr = hca_map_dbr(hca, MLX5_GET64(qpc, qpc, dbr_addr));
-	if (!qp->dbr)
+	status = hca_dbr_init(hca, &qp->dbr, MLX5_GET(qpc, qpc, dbr_umem_valid),
+			      MLX5_GET(qpc_umem, qpc, dbr_umem_id), qp->uid,
+			      MLX5_GET64(qpc, qpc, dbr_addr));
+	if (status)
 		goto free_buf;
 	status = HCA_REFUSE(BAD_RES_ERR, 8);
 	if (!hca_uctx_use(hca, qp->uid, &qp->owner))
-		goto free_buf;
+		goto free_dbr;
 	if (qp->st != MLX5_QP_ST_REG_UMR) {
 		qp->pd_number = hca_number_get(&hca->pds, qp->pd, qp->uid);
 		if (!qp->pd_number)
@@ -298,6 +303,8 @@ put_pd:
 		hca_number_put(qp->pd_number);
 unuse_uctx:
 	hca_uctx_unuse(qp->owner);
+free_dbr:
+	hca_buf_free(&qp->dbr.buf);
 free_buf:
 	hca_buf_free(&qp->buf);
 free_qp:
@@ -484,8 +491,8 @@ hca_cmd_status hca_cmd_query_qp(struct hca *hca, const void *in, size_t inlen,
 	MLX5_SET(qpc, qpc, hw_rq_counter, qp->rq_ci);
 	/* The records mean nothing before the queue pair leaves reset. */
 	if (qp->state != MLX5_QP_STATE_RST) {
-		MLX5_SET(qpc, qpc, sw_sq_wqebb_counter, be32_to_cpu(READ_ONCE(qp->dbr[1])));
-		MLX5_SET(qpc, qpc, sw_rq_counter, be32_to_cpu(READ_ONCE(qp->dbr[0])));
+		MLX5_SET(qpc, qpc, sw_sq_wqebb_counter, be32_to_cpu(READ_ONCE(qp->dbr.record[1])));
+		MLX5_SET(qpc, qpc, sw_rq_counter, be32_to_cpu(READ_ONCE(qp->dbr.record[0])));
 	}
 	mutex_unlock(&qp->rq_lock);
 	hca_sq_unlock(qp);
@@ -517,6 +524,7 @@ static void hca_qp_free(struct hca_qp *qp)
 		hca_number_put(qp->pd_number);
 	hca_uctx_unuse(qp->owner);
 	hca_ctx_put(hca, &hca->icm.qpc, qp->qpn);
+	hca_buf_free(&qp->dbr.buf);
 	hca_buf_free(&qp->buf);
 	xa_erase(&hca->qps, qp->qpn);
 	mutex_destroy(&qp->rq_lock);

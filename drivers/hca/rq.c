@@ -78,7 +78,7 @@ int hca_recv_take(struct hca_qp *qp)
 	if (!qp->has_rq)
 		return 0;
 	/* Pairs with the program's barrier between WQE and record. */
-	pi = be32_to_cpu(smp_load_acquire(&qp->dbr[0]));
+	pi = be32_to_cpu(smp_load_acquire(&qp->dbr.record[0]));
 	pending = pi - qp->rq_ci;
 	if (!pending)
 		return 0;

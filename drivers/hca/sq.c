@@ -35,7 +35,7 @@
 static u16 hca_sq_pending(struct hca_qp *qp)
 {
 	/* Pairs with the program's barrier between WQE and record. */
-	u16 pi = be32_to_cpu(smp_load_acquire(&qp->dbr[1]));
+	u16 pi = be32_to_cpu(smp_load_acquire(&qp->dbr.record[1]));
 
 	return pi - qp->sq_ci;
 }
@@ -56,17 +56,14 @@ bool hca_sq_has_news(struct hca_qp *qp)
 
 static void hca_sq_read(struct hca_qp *qp, u16 block, void *to, size_t len)
 {
-	u32 mask = (1U << qp->log_sq_size) - 1;
-	u8 *p = to;
+	size_t size = (size_t)HCA_WQEBB << qp->log_sq_size;
+	size_t at = (size_t)block * HCA_WQEBB & (size - 1);
+	size_t n = min(len, size - at);
 
-	while (len) {
-		size_t n = min_t(size_t, len, HCA_WQEBB);
-
-		hca_buf_read(&qp->buf, qp->sq_offset + (u64)(block & mask) * HCA_WQEBB, p, n);
-		block++;
-		p += n;
-		len -= n;
-	}
+	hca_buf_read(&qp->buf, qp->sq_offset + at, to, n);
+	/* The rest is at the beginning of the ring. */
+	if (n < len)
+		hca_buf_read(&qp->buf, qp->sq_offset, (u8 *)to + n, len - n);
 }
 
 static void hca_sq_cqe(struct hca_qp *qp, struct mlx5_cqe64 *cqe, u8 opcode, u16 index)

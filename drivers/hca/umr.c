@@ -113,6 +113,14 @@ u8 hca_umr_parse(struct hca_req *req, size_t len)
 	return HCA_VS_NONE;
 }
 
+/* generation_counter, 3Ch[15:0]: no name in the header. */
+static void hca_umr_merge_generation(__be32 *to, const __be32 *from)
+{
+	const __be32 field = cpu_to_be32(GENMASK(15, 0));
+
+	to[0x3c / 4] = (to[0x3c / 4] & ~field) | (from[0x3c / 4] & field);
+}
+
 /* Copies the fields that the mask selects into an MKC (HM 8.4). */
 static void hca_umr_merge(void *to, const void *from, u64 mask)
 {
@@ -152,6 +160,8 @@ static void hca_umr_merge(void *to, const void *from, u64 mask)
 		MLX5_SET(mkc_generation, to, generation_counter,
 			 MLX5_GET(mkc_generation, from, generation_counter));
 #undef HCA_TAKE
+	if (mask & HCA_MKEY_MASK_GENERATION)
+		hca_umr_merge_generation(to, from);
 }
 
 /*

@@ -3,9 +3,12 @@
  * Firmware commands: the twin of hw/mlx5/cmd.c and of core/cmd.c, fw.c.
  *
  * Invariants:
- *  - Every command of the driver goes through shca_cmd_do(), which turns the status of
- *    the answer into an errno; shca_cmd_exec() tells a refusal besides, once.
+ *  - Every command of the driver goes through shca_cmd_exec(), which turns the
+ *    status of the answer into an errno and tells a refusal once. Commands of user
+ *    space (DEVX) go through shca_cmd_do(): what they were refused for is theirs to
+ *    read, and no message in the kernel's log.
  *  - A helper that fails leaves its output argument as it was.
+ *  - What belongs to a user context carries its uid (HM 7.1), 0 is the kernel.
  */
 #include <linux/dev_printk.h>
 
@@ -53,6 +56,12 @@ static const char *shca_command_str(u16 opcode)
 	SHCA_COMMAND_STR_CASE(ALLOC_TRANSPORT_DOMAIN);
 	SHCA_COMMAND_STR_CASE(DEALLOC_TRANSPORT_DOMAIN);
 	SHCA_COMMAND_STR_CASE(SET_ROCE_ADDRESS);
+	SHCA_COMMAND_STR_CASE(CREATE_UCTX);
+	SHCA_COMMAND_STR_CASE(DESTROY_UCTX);
+	SHCA_COMMAND_STR_CASE(CREATE_UMEM);
+	SHCA_COMMAND_STR_CASE(DESTROY_UMEM);
+	SHCA_COMMAND_STR_CASE(ALLOC_MEMIC);
+	SHCA_COMMAND_STR_CASE(DEALLOC_MEMIC);
 	default: return "unknown";
 	}
 #undef SHCA_COMMAND_STR_CASE
@@ -79,7 +88,7 @@ static int shca_cmd_status_to_err(u8 status)
 }
 
 /**
- * shca_cmd_do() - execute a firmware command that may well be refused
+ * shca_cmd_do() - execute a firmware command, refusals being the caller's business
  * @dev: the device
  * @in: input mailbox
  * @inlen: its length in bytes
@@ -87,21 +96,21 @@ static int shca_cmd_status_to_err(u8 status)
  * @outlen: its length in bytes
  *
  * Context: process, may sleep (up to 2 s when the HCA has to ask for pages).
- * Return: 0, or the errno of the command status (HM 7).
+ * Return: 0; -EREMOTEIO when the HCA refused, for a reason that is in @out; or an
+ * errno when no command was executed.
  */
 int shca_cmd_do(struct shca_dev *dev, const void *in, size_t inlen, void *out, size_t outlen)
 {
-	int err;
+	int err = hca_cmd_exec(dev->hca, in, inlen, out, outlen);
 
-	err = hca_cmd_exec(dev->hca, in, inlen, out, outlen);
 	if (err)
 		return err;
-	/* Every command begins and ends alike. */
-	return shca_cmd_status_to_err(MLX5_GET(enable_hca_out, out, status));
+	/* Every answer begins alike. */
+	return MLX5_GET(enable_hca_out, out, status) == MLX5_CMD_STAT_OK ? 0 : -EREMOTEIO;
 }
 
 /**
- * shca_cmd_exec() - execute a firmware command
+ * shca_cmd_exec() - execute a firmware command of the driver
  * @dev: the device
  * @in: input mailbox
  * @inlen: its length in bytes
@@ -114,15 +123,19 @@ int shca_cmd_do(struct shca_dev *dev, const void *in, size_t inlen, void *out, s
 int shca_cmd_exec(struct shca_dev *dev, const void *in, size_t inlen, void *out, size_t outlen)
 {
 	u16 opcode = MLX5_GET(enable_hca_in, in, opcode);
+	u8 status;
 	int err;
 
 	err = shca_cmd_do(dev, in, inlen, out, outlen);
-	if (err)
-		dev_notice_ratelimited(&dev->pdev->dev,
-				       "%s(0x%x) refused: status 0x%x, syndrome 0x%x (%d)\n",
-				       shca_command_str(opcode), opcode,
-				       MLX5_GET(enable_hca_out, out, status),
-				       MLX5_GET(enable_hca_out, out, syndrome), err);
+	if (likely(err != -EREMOTEIO))
+		return err;
+
+	status = MLX5_GET(enable_hca_out, out, status);
+	err = shca_cmd_status_to_err(status);
+	dev_notice_ratelimited(&dev->pdev->dev,
+			       "%s(0x%x) refused: status 0x%x, syndrome 0x%x (%d)\n",
+			       shca_command_str(opcode), opcode, status,
+			       MLX5_GET(enable_hca_out, out, syndrome), err);
 	return err;
 }
 
@@ -305,17 +318,19 @@ int shca_cmd_query_special_mkeys(struct shca_dev *dev)
 /**
  * shca_cmd_alloc_uar() - ALLOC_UAR
  * @dev: the device
+ * @uid: user context that it belongs to
  * @uarn: number of the UAR
  *
  * Context: process. Return: 0 or an errno.
  */
-int shca_cmd_alloc_uar(struct shca_dev *dev, u32 *uarn)
+int shca_cmd_alloc_uar(struct shca_dev *dev, u16 uid, u32 *uarn)
 {
 	u32 out[MLX5_ST_SZ_DW(alloc_uar_out)];
 	u32 in[MLX5_ST_SZ_DW(alloc_uar_in)] = {};
 	int err;
 
 	MLX5_SET(alloc_uar_in, in, opcode, MLX5_CMD_OP_ALLOC_UAR);
+	MLX5_SET(alloc_uar_in, in, uid, uid);
 	err = shca_cmd_exec(dev, in, sizeof(in), out, sizeof(out));
 	if (!err)
 		*uarn = MLX5_GET(alloc_uar_out, out, uar);
@@ -325,16 +340,18 @@ int shca_cmd_alloc_uar(struct shca_dev *dev, u32 *uarn)
 /**
  * shca_cmd_dealloc_uar() - DEALLOC_UAR
  * @dev: the device
+ * @uid: user context that it belongs to
  * @uarn: number of the UAR
  *
  * Context: process. Return: 0 or an errno.
  */
-int shca_cmd_dealloc_uar(struct shca_dev *dev, u32 uarn)
+int shca_cmd_dealloc_uar(struct shca_dev *dev, u16 uid, u32 uarn)
 {
 	u32 out[MLX5_ST_SZ_DW(dealloc_uar_out)];
 	u32 in[MLX5_ST_SZ_DW(dealloc_uar_in)] = {};
 
 	MLX5_SET(dealloc_uar_in, in, opcode, MLX5_CMD_OP_DEALLOC_UAR);
+	MLX5_SET(dealloc_uar_in, in, uid, uid);
 	MLX5_SET(dealloc_uar_in, in, uar, uarn);
 	return shca_cmd_exec(dev, in, sizeof(in), out, sizeof(out));
 }
@@ -342,17 +359,19 @@ int shca_cmd_dealloc_uar(struct shca_dev *dev, u32 uarn)
 /**
  * shca_cmd_alloc_pd() - ALLOC_PD
  * @dev: the device
+ * @uid: user context that it belongs to
  * @pdn: number of the protection domain, 24 bits
  *
  * Context: process. Return: 0 or an errno.
  */
-int shca_cmd_alloc_pd(struct shca_dev *dev, u32 *pdn)
+int shca_cmd_alloc_pd(struct shca_dev *dev, u16 uid, u32 *pdn)
 {
 	u32 out[MLX5_ST_SZ_DW(alloc_pd_out)];
 	u32 in[MLX5_ST_SZ_DW(alloc_pd_in)] = {};
 	int err;
 
 	MLX5_SET(alloc_pd_in, in, opcode, MLX5_CMD_OP_ALLOC_PD);
+	MLX5_SET(alloc_pd_in, in, uid, uid);
 	err = shca_cmd_exec(dev, in, sizeof(in), out, sizeof(out));
 	if (!err)
 		*pdn = MLX5_GET(alloc_pd_out, out, pd);
@@ -362,16 +381,18 @@ int shca_cmd_alloc_pd(struct shca_dev *dev, u32 *pdn)
 /**
  * shca_cmd_dealloc_pd() - DEALLOC_PD
  * @dev: the device
+ * @uid: user context that it belongs to
  * @pdn: number of the protection domain
  *
  * Context: process. Return: 0, or -EBUSY when a key or QP still belongs to it.
  */
-int shca_cmd_dealloc_pd(struct shca_dev *dev, u32 pdn)
+int shca_cmd_dealloc_pd(struct shca_dev *dev, u16 uid, u32 pdn)
 {
 	u32 out[MLX5_ST_SZ_DW(dealloc_pd_out)];
 	u32 in[MLX5_ST_SZ_DW(dealloc_pd_in)] = {};
 
 	MLX5_SET(dealloc_pd_in, in, opcode, MLX5_CMD_OP_DEALLOC_PD);
+	MLX5_SET(dealloc_pd_in, in, uid, uid);
 	MLX5_SET(dealloc_pd_in, in, pd, pdn);
 	return shca_cmd_exec(dev, in, sizeof(in), out, sizeof(out));
 }
@@ -379,17 +400,19 @@ int shca_cmd_dealloc_pd(struct shca_dev *dev, u32 pdn)
 /**
  * shca_cmd_alloc_transport_domain() - ALLOC_TRANSPORT_DOMAIN
  * @dev: the device
+ * @uid: user context that it belongs to
  * @tdn: number of the transport domain
  *
  * Context: process. Return: 0 or an errno.
  */
-int shca_cmd_alloc_transport_domain(struct shca_dev *dev, u32 *tdn)
+int shca_cmd_alloc_transport_domain(struct shca_dev *dev, u16 uid, u32 *tdn)
 {
 	u32 out[MLX5_ST_SZ_DW(alloc_transport_domain_out)];
 	u32 in[MLX5_ST_SZ_DW(alloc_transport_domain_in)] = {};
 	int err;
 
 	MLX5_SET(alloc_transport_domain_in, in, opcode, MLX5_CMD_OP_ALLOC_TRANSPORT_DOMAIN);
+	MLX5_SET(alloc_transport_domain_in, in, uid, uid);
 	err = shca_cmd_exec(dev, in, sizeof(in), out, sizeof(out));
 	if (!err)
 		*tdn = MLX5_GET(alloc_transport_domain_out, out, transport_domain);
@@ -399,17 +422,56 @@ int shca_cmd_alloc_transport_domain(struct shca_dev *dev, u32 *tdn)
 /**
  * shca_cmd_dealloc_transport_domain() - DEALLOC_TRANSPORT_DOMAIN
  * @dev: the device
+ * @uid: user context that it belongs to
  * @tdn: number of the transport domain
  *
  * Context: process. Return: 0 or an errno.
  */
-int shca_cmd_dealloc_transport_domain(struct shca_dev *dev, u32 tdn)
+int shca_cmd_dealloc_transport_domain(struct shca_dev *dev, u16 uid, u32 tdn)
 {
 	u32 out[MLX5_ST_SZ_DW(dealloc_transport_domain_out)];
 	u32 in[MLX5_ST_SZ_DW(dealloc_transport_domain_in)] = {};
 
 	MLX5_SET(dealloc_transport_domain_in, in, opcode, MLX5_CMD_OP_DEALLOC_TRANSPORT_DOMAIN);
+	MLX5_SET(dealloc_transport_domain_in, in, uid, uid);
 	MLX5_SET(dealloc_transport_domain_in, in, transport_domain, tdn);
+	return shca_cmd_exec(dev, in, sizeof(in), out, sizeof(out));
+}
+
+/**
+ * shca_cmd_create_uctx() - CREATE_UCTX: the HCA learns of a user context
+ * @dev: the device
+ * @uid: its number, not 0
+ *
+ * Context: process. Return: 0 or an errno.
+ */
+int shca_cmd_create_uctx(struct shca_dev *dev, u16 *uid)
+{
+	u32 out[MLX5_ST_SZ_DW(create_uctx_out)];
+	u32 in[MLX5_ST_SZ_DW(create_uctx_in)] = {};
+	int err;
+
+	MLX5_SET(create_uctx_in, in, opcode, MLX5_CMD_OP_CREATE_UCTX);
+	err = shca_cmd_exec(dev, in, sizeof(in), out, sizeof(out));
+	if (!err)
+		*uid = MLX5_GET(create_uctx_out, out, uid);
+	return err;
+}
+
+/**
+ * shca_cmd_destroy_uctx() - DESTROY_UCTX
+ * @dev: the device
+ * @uid: its number
+ *
+ * Context: process. Return: 0, or -EBUSY when an object still belongs to it.
+ */
+int shca_cmd_destroy_uctx(struct shca_dev *dev, u16 uid)
+{
+	u32 out[MLX5_ST_SZ_DW(destroy_uctx_out)];
+	u32 in[MLX5_ST_SZ_DW(destroy_uctx_in)] = {};
+
+	MLX5_SET(destroy_uctx_in, in, opcode, MLX5_CMD_OP_DESTROY_UCTX);
+	MLX5_SET(destroy_uctx_in, in, uid, uid);
 	return shca_cmd_exec(dev, in, sizeof(in), out, sizeof(out));
 }
 

@@ -104,16 +104,18 @@ int shca_cmd_create_cq(struct shca_dev *dev, u32 *cqn, void *in, size_t inlen)
 /**
  * shca_cmd_destroy_cq() - DESTROY_CQ
  * @dev: the device
+ * @uid: user context that it belongs to
  * @cqn: number of the CQ
  *
  * Context: process. Return: 0 or an errno.
  */
-int shca_cmd_destroy_cq(struct shca_dev *dev, u32 cqn)
+int shca_cmd_destroy_cq(struct shca_dev *dev, u16 uid, u32 cqn)
 {
 	u32 out[MLX5_ST_SZ_DW(destroy_cq_out)];
 	u32 in[MLX5_ST_SZ_DW(destroy_cq_in)] = {};
 
 	MLX5_SET(destroy_cq_in, in, opcode, MLX5_CMD_OP_DESTROY_CQ);
+	MLX5_SET(destroy_cq_in, in, uid, uid);
 	MLX5_SET(destroy_cq_in, in, cqn, cqn);
 	return shca_cmd_exec(dev, in, sizeof(in), out, sizeof(out));
 }
@@ -212,6 +214,7 @@ int shca_create_user_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 		err = -ENOMEM;
 		goto unmap_db;
 	}
+	MLX5_SET(create_cq_in, in, uid, context->devx_uid);
 	shca_populate_pas(cq->umem, page_size, MLX5_ADDR_OF(create_cq_in, in, pas), 0);
 	cqc = MLX5_ADDR_OF(create_cq_in, in, cq_context);
 	shca_cqc_set_buf(cqc, cq->cqe_size, entries, page_size, page_offset_quantized);
@@ -238,7 +241,7 @@ int shca_create_user_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 del_res:
 	shca_res_del(&dev->cqs, &cq->res, cq->cqn);
 destroy_cq:
-	shca_cmd_destroy_cq(dev, cq->cqn);
+	shca_cmd_destroy_cq(dev, context->devx_uid, cq->cqn);
 unmap_db:
 	shca_db_unmap_user(context, &cq->db);
 release_umem:
@@ -265,7 +268,7 @@ int shca_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata)
 	struct shca_cq *cq = to_scq(ibcq);
 	int err;
 
-	err = shca_cmd_destroy_cq(dev, cq->cqn);
+	err = shca_cmd_destroy_cq(dev, context->devx_uid, cq->cqn);
 	if (err)
 		return err;
 	shca_res_del(&dev->cqs, &cq->res, cq->cqn);
@@ -289,6 +292,8 @@ int shca_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata)
  */
 int shca_resize_cq(struct ib_cq *ibcq, COMPAT_CQE_TYPE cqe, struct ib_udata *udata)
 {
+	struct shca_ucontext *context =
+		rdma_udata_to_drv_context(udata, struct shca_ucontext, ibucontext);
 	struct shca_dev *dev = to_sdev(ibcq->device);
 	u32 out[MLX5_ST_SZ_DW(modify_cq_out)];
 	struct shca_cq *cq = to_scq(ibcq);
@@ -336,6 +341,7 @@ int shca_resize_cq(struct ib_cq *ibcq, COMPAT_CQE_TYPE cqe, struct ib_udata *uda
 	cqc = MLX5_ADDR_OF(modify_cq_in, in, cq_context);
 	shca_cqc_set_buf(cqc, cq->cqe_size, entries, page_size, page_offset_quantized);
 	MLX5_SET(modify_cq_in, in, opcode, MLX5_CMD_OP_MODIFY_CQ);
+	MLX5_SET(modify_cq_in, in, uid, context->devx_uid);
 	MLX5_SET(modify_cq_in, in, op_mod, MLX5_CQ_OPMOD_RESIZE);
 	MLX5_SET(modify_cq_in, in, cqn, cq->cqn);
 	MLX5_SET(modify_cq_in, in,

@@ -472,3 +472,22 @@ int shca_comp_eqn_get(struct shca_dev *dev, unsigned int vector, u32 *eqn)
 	rcu_read_unlock();
 	return err;
 }
+
+/**
+ * shca_is_comp_eqn() - is this the event queue of a completion vector?
+ * @dev: the device
+ * @eqn: number of an event queue, perhaps of none
+ *
+ * Context: any.
+ * Return: false also for the queue of asynchronous events.
+ */
+bool shca_is_comp_eqn(struct shca_dev *dev, u32 eqn)
+{
+	unsigned int vector;
+	u32 comp_eqn;
+
+	for (vector = 0; !shca_comp_eqn_get(dev, vector, &comp_eqn); vector++)
+		if (comp_eqn == eqn)
+			return true;
+	return false;
+}

@@ -96,6 +96,8 @@ static int shca_query_device(struct ib_device *ibdev, struct ib_device_attr *pro
 	}
 	props->max_pd = BIT(SHCA_CAP_GEN(dev, log_max_pd));
 	props->max_ah = INT_MAX;
+	if (SHCA_CAP_DEV_MEM(dev, memic))
+		props->max_dm_size = SHCA_CAP_DEV_MEM(dev, max_memic_size);
 	props->max_qp_rd_atom = BIT(SHCA_CAP_GEN(dev, log_max_ra_req_qp));
 	props->max_qp_init_rd_atom = BIT(SHCA_CAP_GEN(dev, log_max_ra_res_qp));
 	props->max_res_rd_atom = props->max_qp_rd_atom * props->max_qp;
@@ -242,32 +244,85 @@ static int shca_alloc_ucontext(struct ib_ucontext *uctx, struct ib_udata *udata)
 	if (!context->cqe_version)
 		return -EOPNOTSUPP;
 
+	if (req.flags & MLX5_IB_ALLOC_UCTX_DEVX) {
+		if (!SHCA_CAP_GEN(dev, log_max_uctx))
+			return -EINVAL;
+		err = shca_cmd_create_uctx(dev, &context->devx_uid);
+		if (err)
+			return err;
+	}
+
 	xa_init(&context->uars);
 	INIT_LIST_HEAD(&context->db_page_list);
 	mutex_init(&context->db_page_mutex);
-	err = shca_cmd_alloc_transport_domain(dev, &context->tdn);
+	err = shca_cmd_alloc_transport_domain(dev, context->devx_uid, &context->tdn);
 	if (err)
-		return err;
+		goto destroy_uctx;
 
 	shca_set_ucontext_resp(dev, context, &resp);
 	resp.response_length = min(udata->outlen, sizeof(resp));
 	err = ib_respond_udata(udata, resp);
 	if (err)
-		shca_cmd_dealloc_transport_domain(dev, context->tdn);
+		goto dealloc_td;
+	return 0;
+
+dealloc_td:
+	shca_cmd_dealloc_transport_domain(dev, context->devx_uid, context->tdn);
+destroy_uctx:
+	if (context->devx_uid)
+		shca_cmd_destroy_uctx(dev, context->devx_uid);
 	return err;
 }
 
 static void shca_dealloc_ucontext(struct ib_ucontext *uctx)
 {
 	struct shca_ucontext *context = to_sucontext(uctx);
+	struct shca_dev *dev = to_sdev(uctx->device);
 
-	shca_cmd_dealloc_transport_domain(to_sdev(uctx->device), context->tdn);
+	shca_cmd_dealloc_transport_domain(dev, context->devx_uid, context->tdn);
+	if (context->devx_uid)
+		shca_cmd_destroy_uctx(dev, context->devx_uid);
 	WARN_ON(!xa_empty(&context->uars));
 	WARN_ON(!list_empty(&context->db_page_list));
 }
 
+/* Also frees the memory that it stood for. */
+static void shca_mmap_free(struct rdma_user_mmap_entry *rdma_entry)
+{
+	struct shca_user_mmap_entry *mentry = to_smmap(rdma_entry);
+
+	if (mentry->mmap_flag == SHCA_MMAP_TYPE_UAR)
+		shca_uar_mmap_free(mentry);
+	else
+		shca_dm_mmap_free(mentry);
+}
+
+/* mmap_lock held for write. Unknown offsets are also those of libmlx5's static mode. */
+static int shca_mmap(struct ib_ucontext *ibcontext, struct vm_area_struct *vma)
+{
+	struct rdma_user_mmap_entry *rdma_entry;
+	struct shca_user_mmap_entry *mentry;
+	int err;
+
+	if (!(vma->vm_flags & VM_SHARED))
+		return -EPERM;
+	rdma_entry = rdma_user_mmap_entry_get(ibcontext, vma);
+	if (!rdma_entry)
+		return -EINVAL;
+
+	mentry = to_smmap(rdma_entry);
+	if (mentry->mmap_flag == SHCA_MMAP_TYPE_UAR)
+		err = shca_uar_mmap(mentry, vma);
+	else
+		err = shca_dm_mmap(ibcontext, mentry, vma);
+	rdma_user_mmap_entry_put(rdma_entry);
+	return err;
+}
+
 static int shca_alloc_pd(struct ib_pd *ibpd, struct ib_udata *udata)
 {
+	struct shca_ucontext *context =
+		rdma_udata_to_drv_context(udata, struct shca_ucontext, ibucontext);
 	struct shca_dev *dev = to_sdev(ibpd->device);
 	struct mlx5_ib_alloc_pd_resp resp = {};
 	struct shca_pd *pd = to_spd(ibpd);
@@ -276,20 +331,23 @@ static int shca_alloc_pd(struct ib_pd *ibpd, struct ib_udata *udata)
 	err = ib_is_udata_in_empty(udata);
 	if (err)
 		return err;
-	err = shca_cmd_alloc_pd(dev, &pd->pdn);
+	pd->uid = context ? context->devx_uid : 0;
+	err = shca_cmd_alloc_pd(dev, pd->uid, &pd->pdn);
 	if (err || !udata)
 		return err;
 
 	resp.pdn = pd->pdn;
 	err = ib_respond_udata(udata, resp);
 	if (err)
-		shca_cmd_dealloc_pd(dev, pd->pdn);
+		shca_cmd_dealloc_pd(dev, pd->uid, pd->pdn);
 	return err;
 }
 
 static int shca_dealloc_pd(struct ib_pd *ibpd, struct ib_udata *udata)
 {
-	return shca_cmd_dealloc_pd(to_sdev(ibpd->device), to_spd(ibpd)->pdn);
+	struct shca_pd *pd = to_spd(ibpd);
+
+	return shca_cmd_dealloc_pd(to_sdev(ibpd->device), pd->uid, pd->pdn);
 }
 
 /* All of on-demand paging that the HCA offers, which is off until asked for (HM 6.2). */
@@ -325,6 +383,11 @@ static int shca_query_caps(struct shca_dev *dev)
 	err = handle_hca_cap_odp(dev);
 	if (err)
 		return err;
+	if (SHCA_CAP_GEN(dev, device_memory)) {
+		err = shca_cmd_query_hca_cap(dev, MLX5_CAP_DEV_MEM, dev->caps.device_mem);
+		if (err)
+			return err;
+	}
 	return shca_cmd_query_hca_cap(dev, MLX5_CAP_ROCE, dev->caps.roce);
 }
 
@@ -377,7 +440,7 @@ static int shca_load(struct shca_dev *dev)
 {
 	int err;
 
-	err = shca_cmd_alloc_uar(dev, &dev->uar_id);
+	err = shca_cmd_alloc_uar(dev, 0, &dev->uar_id);
 	if (err)
 		return err;
 	err = shca_eq_table_create(dev);
@@ -397,7 +460,7 @@ cleanup_umr:
 destroy_eqs:
 	shca_eq_table_destroy(dev);
 dealloc_uar:
-	shca_cmd_dealloc_uar(dev, dev->uar_id);
+	shca_cmd_dealloc_uar(dev, 0, dev->uar_id);
 	return err;
 }
 
@@ -407,7 +470,7 @@ static void shca_unload(struct shca_dev *dev)
 	shca_frmr_pools_cleanup(dev);
 	shca_umr_cleanup(dev);
 	shca_eq_table_destroy(dev);
-	shca_cmd_dealloc_uar(dev, dev->uar_id);
+	shca_cmd_dealloc_uar(dev, 0, dev->uar_id);
 }
 
 static int shca_create_parent(struct shca_dev *dev)
@@ -501,6 +564,8 @@ static void shca_dealloc_driver(struct ib_device *ibdev)
 static const struct uapi_definition shca_defs[] = {
 	UAPI_DEF_CHAIN(shca_uar_defs),
 	UAPI_DEF_CHAIN(shca_create_cq_defs),
+	UAPI_DEF_CHAIN(shca_devx_defs),
+	UAPI_DEF_CHAIN(shca_dm_defs),
 	UAPI_DEF_CHAIN(shca_explain_defs),
 	{}
 };
@@ -586,6 +651,7 @@ int shca_add(struct net_device *ndev, const char *name)
 	addrconf_addr_eui48((u8 *)&dev->sys_image_guid, ndev->dev_addr);
 	dev->ib_dev.node_guid = dev->sys_image_guid;
 	ib_set_device_ops(&dev->ib_dev, &shca_dev_ops);
+	shca_dm_init(dev);
 	shca_restrack_init(dev);
 	shca_counters_init(dev);
 	shca_dev_list_add(dev);

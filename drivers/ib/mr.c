@@ -22,6 +22,11 @@
 	 IB_ACCESS_MW_BIND | IB_ZERO_BASED | IB_ACCESS_HUGETLB |		\
 	 IB_ACCESS_ON_DEMAND | IB_ACCESS_OPTIONAL)
 
+#define SHCA_DM_ACCESS_SUPPORTED					\
+	(IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE |		\
+	 IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_ATOMIC |		\
+	 IB_ZERO_BASED | IB_ACCESS_OPTIONAL)
+
 static bool frmr_keep_variant;
 module_param(frmr_keep_variant, bool, 0644);
 MODULE_PARM_DESC(frmr_keep_variant,
@@ -564,4 +569,49 @@ int shca_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
 		ib_umem_release(mr->umem);
 	kfree(mr);
 	return 0;
+}
+
+/**
+ * shca_reg_dm_mr() - register device memory
+ * @pd: protection domain
+ * @dm: the memory
+ * @attr: range, which the core has found to lie inside, and IB_ACCESS_*
+ * @attrs: no driver attribute is defined
+ *
+ * The key has no translation table: it names the memory itself, and addresses
+ * through it count from 0 (HM 4.6).
+ *
+ * Context: process.
+ * Return: the MR, -EINVAL for rights that device memory has not, or an errno.
+ * Source: HM 12.5, libmlx5-abi 11.
+ */
+struct ib_mr *shca_reg_dm_mr(struct ib_pd *pd, struct ib_dm *dm, struct ib_dm_mr_attr *attr,
+			     struct uverbs_attr_bundle *attrs)
+{
+	u8 in[MLX5_ST_SZ_BYTES(create_mkey_in)] __aligned(sizeof(u64)) = {};
+	void *mkc = MLX5_ADDR_OF(create_mkey_in, in, memory_key_mkey_entry);
+	u64 start_addr = to_sdm(dm)->dev_addr + attr->offset;
+	struct shca_mr *mr;
+	u32 key;
+	int err;
+
+	if (attr->access_flags & ~SHCA_DM_ACCESS_SUPPORTED)
+		return ERR_PTR(-EINVAL);
+	mr = kzalloc_obj(*mr);
+	if (!mr)
+		return ERR_PTR(-ENOMEM);
+
+	set_mkc_access_pd_addr_fields(mkc, attr->access_flags, start_addr, pd);
+	MLX5_SET(mkc, mkc, access_mode_1_0, MLX5_MKC_ACCESS_MODE_MEMIC & 0x3);
+	MLX5_SET(mkc, mkc, access_mode_4_2, MLX5_MKC_ACCESS_MODE_MEMIC >> 2);
+	MLX5_SET64(mkc, mkc, len, attr->length);
+	err = shca_create_mkey(to_sdev(pd->device), &key, in, sizeof(in));
+	if (err) {
+		kfree(mr);
+		return ERR_PTR(err);
+	}
+	set_mr_key(mr, pd, key);
+	mr->ibmr.length = attr->length;
+	mr->access_flags = attr->access_flags;
+	return &mr->ibmr;
 }

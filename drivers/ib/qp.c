@@ -110,16 +110,18 @@ int shca_cmd_create_qp(struct shca_dev *dev, u32 *qpn, void *in, size_t inlen)
 /**
  * shca_cmd_destroy_qp() - DESTROY_QP
  * @dev: the device
+ * @uid: user context that it belongs to
  * @qpn: number of the QP
  *
  * Context: process. Return: 0 or an errno.
  */
-int shca_cmd_destroy_qp(struct shca_dev *dev, u32 qpn)
+int shca_cmd_destroy_qp(struct shca_dev *dev, u16 uid, u32 qpn)
 {
 	u32 out[MLX5_ST_SZ_DW(destroy_qp_out)];
 	u32 in[MLX5_ST_SZ_DW(destroy_qp_in)] = {};
 
 	MLX5_SET(destroy_qp_in, in, opcode, MLX5_CMD_OP_DESTROY_QP);
+	MLX5_SET(destroy_qp_in, in, uid, uid);
 	MLX5_SET(destroy_qp_in, in, qpn, qpn);
 	return shca_cmd_exec(dev, in, sizeof(in), out, sizeof(out));
 }
@@ -252,6 +254,7 @@ int shca_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_u
 	}
 	if (page_size)
 		shca_populate_pas(qp->umem, page_size, MLX5_ADDR_OF(create_qp_in, in, pas), 0);
+	MLX5_SET(create_qp_in, in, uid, to_spd(ibqp->pd)->uid);
 	qpc = MLX5_ADDR_OF(create_qp_in, in, qpc);
 	shca_qpc_set_queues(qpc, qp, page_size, page_offset_quantized);
 	MLX5_SET(qpc, qpc, st, MLX5_QP_ST_RC);
@@ -281,7 +284,7 @@ int shca_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_u
 del_res:
 	shca_res_del(&dev->qps, &qp->res, qp->qpn);
 destroy_qp:
-	shca_cmd_destroy_qp(dev, qp->qpn);
+	shca_cmd_destroy_qp(dev, to_spd(ibqp->pd)->uid, qp->qpn);
 unmap_db:
 	shca_db_unmap_user(context, &qp->db);
 release_umem:
@@ -309,7 +312,7 @@ int shca_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 	struct shca_qp *qp = to_sqp(ibqp);
 	int err;
 
-	err = shca_cmd_destroy_qp(dev, qp->qpn);
+	err = shca_cmd_destroy_qp(dev, to_spd(ibqp->pd)->uid, qp->qpn);
 	if (err)
 		return err;
 	shca_res_del(&dev->qps, &qp->res, qp->qpn);
@@ -507,6 +510,7 @@ static int shca_build_qpc(struct shca_dev *dev, struct shca_qp *qp, const struct
 /**
  * shca_cmd_qp_modify() - a transition of a QP
  * @dev: the device
+ * @uid: user context that it belongs to
  * @opcode: MLX5_CMD_OP_*2*_QP
  * @opt_param_mask: which of the optional fields count
  * @qpc: context; not read for 2RST and 2ERR
@@ -514,8 +518,8 @@ static int shca_build_qpc(struct shca_dev *dev, struct shca_qp *qp, const struct
  *
  * Context: process; allocates nothing. Return: 0 or an errno.
  */
-int shca_cmd_qp_modify(struct shca_dev *dev, u16 opcode, u32 opt_param_mask, const void *qpc,
-		       u32 qpn)
+int shca_cmd_qp_modify(struct shca_dev *dev, u16 uid, u16 opcode, u32 opt_param_mask,
+		       const void *qpc, u32 qpn)
 {
 	/* All transitions have the layout of RST2INIT; 2RST and 2ERR end before the context. */
 	u8 in[MLX5_ST_SZ_BYTES(rst2init_qp_in)] __aligned(sizeof(u64)) = {};
@@ -527,6 +531,7 @@ int shca_cmd_qp_modify(struct shca_dev *dev, u16 opcode, u32 opt_param_mask, con
 	BUILD_BUG_ON(MLX5_ST_SZ_BYTES(init2init_qp_in) != MLX5_ST_SZ_BYTES(rst2init_qp_in));
 
 	MLX5_SET(rst2init_qp_in, in, opcode, opcode);
+	MLX5_SET(rst2init_qp_in, in, uid, uid);
 	MLX5_SET(rst2init_qp_in, in, qpn, qpn);
 	if (opcode != MLX5_CMD_OP_2RST_QP && opcode != MLX5_CMD_OP_2ERR_QP) {
 		MLX5_SET(rst2init_qp_in, in, opt_param_mask, opt_param_mask);
@@ -584,7 +589,8 @@ static int __shca_modify_qp(struct shca_dev *dev, struct shca_qp *qp,
 		goto free_qpc;
 
 	optpar = shca_ib_mask_to_opt(attr_mask) & shca_opt_mask[mlx5_cur][mlx5_new];
-	err = shca_cmd_qp_modify(dev, optab[mlx5_cur][mlx5_new], optpar, qpc, qp->qpn);
+	err = shca_cmd_qp_modify(dev, to_spd(qp->ibqp.pd)->uid, optab[mlx5_cur][mlx5_new], optpar,
+				 qpc, qp->qpn);
 	if (err)
 		goto free_qpc;
 

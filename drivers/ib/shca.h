@@ -14,6 +14,7 @@
 #define SHCA_H
 
 #include <linux/atomic.h>
+#include <linux/bitmap.h>
 #include <linux/completion.h>
 #include <linux/if_ether.h>
 #include <linux/list.h>
@@ -55,6 +56,8 @@
 #define SHCA_CAP_ODP(dev, cap)	MLX5_GET(odp_cap, (dev)->caps.odp, cap)
 #define SHCA_CAP_ATOMIC(dev, cap) MLX5_GET(atomic_caps, (dev)->caps.atomic, cap)
 #define SHCA_CAP_ROCE(dev, cap)	MLX5_GET(roce_cap, (dev)->caps.roce, cap)
+#define SHCA_CAP_DEV_MEM(dev, cap) MLX5_GET(device_mem_cap, (dev)->caps.device_mem, cap)
+#define SHCA_CAP64_DEV_MEM(dev, cap) MLX5_GET64(device_mem_cap, (dev)->caps.device_mem, cap)
 
 struct shca_dev;
 struct shca_umr;
@@ -66,6 +69,7 @@ struct shca_umr;
  * @odp: MLX5_CAP_ODP
  * @atomic: MLX5_CAP_ATOMIC
  * @roce: MLX5_CAP_ROCE
+ * @device_mem: MLX5_CAP_DEV_MEM
  */
 struct shca_caps {
 	u32 general[MLX5_UN_SZ_DW(hca_cap_union)];
@@ -73,6 +77,7 @@ struct shca_caps {
 	u32 odp[MLX5_UN_SZ_DW(hca_cap_union)];
 	u32 atomic[MLX5_UN_SZ_DW(hca_cap_union)];
 	u32 roce[MLX5_UN_SZ_DW(hca_cap_union)];
+	u32 device_mem[MLX5_UN_SZ_DW(hca_cap_union)];
 };
 
 /**
@@ -126,6 +131,20 @@ enum shca_counter {
 	SHCA_CNT_MAX,
 };
 
+/* Pages of BAR 0 that device memory can be in. */
+#define SHCA_MAX_MEMIC_PAGES	256
+
+/**
+ * struct shca_memic - which pages of the HCA's own memory are given away
+ * @lock: protects @alloc_pages
+ * @alloc_pages: bit set: part of an allocation. Two never share a page, because
+ *	pages are what a process can map
+ */
+struct shca_memic {
+	spinlock_t lock;
+	DECLARE_BITMAP(alloc_pages, SHCA_MAX_MEMIC_PAGES);
+};
+
 /**
  * struct shca_pf_eq - what is around the event queue of page faults
  * @wq: where page faults are handled
@@ -165,6 +184,7 @@ struct shca_pf_eq {
  * @imr_ksm_entries: children that an implicit region can have
  * @fw_pages: pages given to the HCA, by DMA page number
  * @fw_page_count: how many
+ * @memic: device memory
  * @page_req: answers a page request event
  * @page_req_npages: its argument; at most one request is outstanding (HM 3.3)
  * @counters: by enum shca_counter
@@ -196,6 +216,7 @@ struct shca_dev {
 	COMPAT_FRMR_IN_DEV
 	struct xarray fw_pages;
 	atomic_t fw_page_count;
+	struct shca_memic memic;
 	struct work_struct page_req;
 	int page_req_npages;
 	atomic64_t counters[SHCA_CNT_MAX];
@@ -209,6 +230,7 @@ struct shca_dev {
  * @db_page_list: pinned pages that hold doorbell records
  * @db_page_mutex: protects @db_page_list and the reference counts in it
  * @tdn: transport domain
+ * @devx_uid: what the HCA knows the context by, 0 if it may not use DEVX
  * @cqe_version: format of completions that libmlx5 agreed to
  */
 struct shca_ucontext {
@@ -217,12 +239,42 @@ struct shca_ucontext {
 	struct list_head db_page_list;
 	struct mutex db_page_mutex;
 	u32 tdn;
+	u16 devx_uid;
 	u8 cqe_version;
 };
 
+/* What an mmap offset stands for. */
+enum shca_mmap_flag {
+	SHCA_MMAP_TYPE_UAR,
+	SHCA_MMAP_TYPE_MEMIC,
+};
+
+/**
+ * struct shca_user_mmap_entry - an mmap offset
+ * @rdma_entry: the core's part
+ * @mmap_flag: whose it is
+ */
+struct shca_user_mmap_entry {
+	struct rdma_user_mmap_entry rdma_entry;
+	enum shca_mmap_flag mmap_flag;
+};
+
+/*
+ * The page offset of an mmap as libmlx5 makes it: a command and an index
+ * (libmlx5-abi 2.4).
+ */
+#define SHCA_MMAP_PGOFF(cmd, index)	((index) >> 8 << 16 | (cmd) << 8 | ((index) & 0xff))
+
+/**
+ * struct shca_pd - a protection domain
+ * @ibpd: the core's part
+ * @pdn: number given by ALLOC_PD
+ * @uid: of the context that it belongs to, and of its QPs; 0 for the kernel's
+ */
 struct shca_pd {
 	struct ib_pd ibpd;
 	u32 pdn;
+	u16 uid;
 };
 
 struct shca_ah {
@@ -376,6 +428,21 @@ struct shca_mw {
 	struct shca_mkey mmkey;
 };
 
+/**
+ * struct shca_dm - device memory (MEMIC)
+ * @ibdm: the core's part
+ * @mentry: its mmap offset; the memory stays allocated until that is free, which is
+ *	when the last process has unmapped it
+ * @dev_addr: address in BAR 0
+ * @size: bytes
+ */
+struct shca_dm {
+	struct ib_dm ibdm;
+	struct shca_user_mmap_entry mentry;
+	u64 dev_addr;
+	u32 size;
+};
+
 static inline struct shca_dev *to_sdev(struct ib_device *ibdev)
 {
 	return container_of(ibdev, struct shca_dev, ib_dev);
@@ -404,6 +471,16 @@ static inline struct shca_qp *to_sqp(struct ib_qp *ibqp)
 static inline struct shca_mr *to_smr(struct ib_mr *ibmr)
 {
 	return container_of(ibmr, struct shca_mr, ibmr);
+}
+
+static inline struct shca_dm *to_sdm(struct ib_dm *ibdm)
+{
+	return container_of(ibdm, struct shca_dm, ibdm);
+}
+
+static inline struct shca_user_mmap_entry *to_smmap(struct rdma_user_mmap_entry *rdma_entry)
+{
+	return container_of(rdma_entry, struct shca_user_mmap_entry, rdma_entry);
 }
 
 static inline struct shca_mw *to_smw(struct ib_mw *ibmw)
@@ -438,12 +515,14 @@ int shca_cmd_teardown_hca(struct shca_dev *dev);
 int shca_cmd_query_hca_cap(struct shca_dev *dev, enum mlx5_cap_type type, u32 *cap);
 int shca_cmd_set_hca_cap(struct shca_dev *dev, enum mlx5_cap_type type, const u32 *cap);
 int shca_cmd_query_special_mkeys(struct shca_dev *dev);
-int shca_cmd_alloc_uar(struct shca_dev *dev, u32 *uarn);
-int shca_cmd_dealloc_uar(struct shca_dev *dev, u32 uarn);
-int shca_cmd_alloc_pd(struct shca_dev *dev, u32 *pdn);
-int shca_cmd_dealloc_pd(struct shca_dev *dev, u32 pdn);
-int shca_cmd_alloc_transport_domain(struct shca_dev *dev, u32 *tdn);
-int shca_cmd_dealloc_transport_domain(struct shca_dev *dev, u32 tdn);
+int shca_cmd_alloc_uar(struct shca_dev *dev, u16 uid, u32 *uarn);
+int shca_cmd_dealloc_uar(struct shca_dev *dev, u16 uid, u32 uarn);
+int shca_cmd_alloc_pd(struct shca_dev *dev, u16 uid, u32 *pdn);
+int shca_cmd_dealloc_pd(struct shca_dev *dev, u16 uid, u32 pdn);
+int shca_cmd_alloc_transport_domain(struct shca_dev *dev, u16 uid, u32 *tdn);
+int shca_cmd_dealloc_transport_domain(struct shca_dev *dev, u16 uid, u32 tdn);
+int shca_cmd_create_uctx(struct shca_dev *dev, u16 *uid);
+int shca_cmd_destroy_uctx(struct shca_dev *dev, u16 uid);
 int shca_cmd_create_mkey(struct shca_dev *dev, u32 *mkey, void *in, size_t inlen);
 int shca_cmd_destroy_mkey(struct shca_dev *dev, u32 mkey);
 int shca_cmd_query_mkey(struct shca_dev *dev, u32 mkey, void *out, size_t outlen);
@@ -470,6 +549,7 @@ void shca_destroy_eq(struct shca_dev *dev, unsigned int vector);
 int shca_eq_table_create(struct shca_dev *dev);
 void shca_eq_table_destroy(struct shca_dev *dev);
 int shca_comp_eqn_get(struct shca_dev *dev, unsigned int vector, u32 *eqn);
+bool shca_is_comp_eqn(struct shca_dev *dev, u32 eqn);
 void shca_irq(void *host, unsigned int vector);
 struct shca_res *shca_res_get(struct xarray *xa, u32 id);
 void shca_res_put(struct shca_res *res);
@@ -481,11 +561,21 @@ int shca_add(struct net_device *ndev, const char *name);
 
 /* uar.c */
 extern const struct uapi_definition shca_uar_defs[];
-int shca_mmap(struct ib_ucontext *ibcontext, struct vm_area_struct *vma);
-void shca_mmap_free(struct rdma_user_mmap_entry *rdma_entry);
+int shca_uar_mmap(struct shca_user_mmap_entry *mentry, struct vm_area_struct *vma);
+void shca_uar_mmap_free(struct shca_user_mmap_entry *mentry);
 void shca_disassociate_ucontext(struct ib_ucontext *ibcontext);
 int shca_uar_use(struct shca_ucontext *context, u32 uar_id);
 void shca_uar_unuse(struct shca_ucontext *context, u32 uar_id);
+
+/* devx.c */
+extern const struct uapi_definition shca_devx_defs[];
+
+/* dm.c */
+extern const struct uapi_definition shca_dm_defs[];
+void shca_dm_init(struct shca_dev *dev);
+int shca_dm_mmap(struct ib_ucontext *ibcontext, struct shca_user_mmap_entry *mentry,
+		 struct vm_area_struct *vma);
+void shca_dm_mmap_free(struct shca_user_mmap_entry *mentry);
 
 /* doorbell.c */
 int shca_db_map_user(struct shca_ucontext *context, u64 virt, struct shca_db *db);
@@ -507,7 +597,7 @@ int shca_destroy_ah(struct ib_ah *ibah, u32 flags);
 /* cq.c */
 extern const struct uapi_definition shca_create_cq_defs[];
 int shca_cmd_create_cq(struct shca_dev *dev, u32 *cqn, void *in, size_t inlen);
-int shca_cmd_destroy_cq(struct shca_dev *dev, u32 cqn);
+int shca_cmd_destroy_cq(struct shca_dev *dev, u16 uid, u32 cqn);
 int shca_create_user_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 			struct uverbs_attr_bundle *attrs);
 int shca_resize_cq(struct ib_cq *ibcq, COMPAT_CQE_TYPE entries, struct ib_udata *udata);
@@ -515,9 +605,9 @@ int shca_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata);
 
 /* qp.c */
 int shca_cmd_create_qp(struct shca_dev *dev, u32 *qpn, void *in, size_t inlen);
-int shca_cmd_destroy_qp(struct shca_dev *dev, u32 qpn);
-int shca_cmd_qp_modify(struct shca_dev *dev, u16 opcode, u32 opt_param_mask, const void *qpc,
-		       u32 qpn);
+int shca_cmd_destroy_qp(struct shca_dev *dev, u16 uid, u32 qpn);
+int shca_cmd_qp_modify(struct shca_dev *dev, u16 uid, u16 opcode, u32 opt_param_mask,
+		       const void *qpc, u32 qpn);
 int shca_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_udata *udata);
 int shca_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int attr_mask,
 		   struct ib_udata *udata);
@@ -541,6 +631,8 @@ struct ib_mr *shca_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start, u64 l
 				 int new_access_flags, struct ib_pd *new_pd,
 				 struct ib_udata *udata);
 int shca_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata);
+struct ib_mr *shca_reg_dm_mr(struct ib_pd *pd, struct ib_dm *dm, struct ib_dm_mr_attr *attr,
+			     struct uverbs_attr_bundle *attrs);
 
 /* umr.c */
 

@@ -30,12 +30,8 @@
 #define UVERBS_MODULE_NAME shca
 #include <rdma/uverbs_named_ioctl.h>
 
-/*
- * mmap offset of a UAR, in pages: a command in bits 8 to 15, which libmlx5 gives
- * to nothing of its own, and the UAR number around it (libmlx5-abi 2.4).
- */
+/* mmap command of a UAR, which libmlx5 gives to nothing of its own (libmlx5-abi 2.4). */
 #define SHCA_MMAP_CMD_UAR	9
-#define SHCA_MMAP_PGOFF(id)	((id) >> 8 << 16 | SHCA_MMAP_CMD_UAR << 8 | ((id) & 0xff))
 
 /*
  * All files of a device node share one address space, in which a UAR is known by
@@ -51,7 +47,7 @@
 
 /**
  * struct shca_uar - a UAR page of user space
- * @rdma_entry: its mmap offset; owns one reference of @ref
+ * @mentry: its mmap offset; owns one reference of @ref
  * @ref: the ioctl object, and each VMA
  * @dev: the device; valid while not @dead
  * @id: number given by ALLOC_UAR
@@ -65,7 +61,7 @@
  * @poll: looks at the doorbell records while the page is mapped
  */
 struct shca_uar {
-	struct rdma_user_mmap_entry rdma_entry;
+	struct shca_user_mmap_entry mentry;
 	struct kref ref;
 	struct shca_dev *dev;
 	u32 id;
@@ -304,32 +300,20 @@ static const struct vm_operations_struct shca_uar_vm_ops = {
 };
 
 /**
- * shca_mmap() - map a UAR page
- * @ibcontext: the context
- * @vma: the mapping; its offset is one that UAR_OBJ_ALLOC answered
+ * shca_uar_mmap() - map a UAR page
+ * @mentry: mmap offset of the UAR; the VMA does not hold it, for it may outlive the
+ *	context
+ * @vma: the mapping, shared
  *
  * Context: mmap_lock held for write.
- * Return: 0; -EINVAL for an unknown offset, also for the commands of libmlx5's
- * static mode; -EPERM for a private mapping. Source: kernel-api 4.2.
+ * Return: 0, or -ENODEV when the module is going. Source: kernel-api 4.2.
  */
-int shca_mmap(struct ib_ucontext *ibcontext, struct vm_area_struct *vma)
+int shca_uar_mmap(struct shca_user_mmap_entry *mentry, struct vm_area_struct *vma)
 {
-	struct rdma_user_mmap_entry *entry;
-	struct shca_uar *uar;
-	int err = 0;
+	struct shca_uar *uar = container_of(mentry, struct shca_uar, mentry);
 
-	if (!(vma->vm_flags & VM_SHARED))
-		return -EPERM;
-
-	entry = rdma_user_mmap_entry_get(ibcontext, vma);
-	if (!entry)
-		return -EINVAL;
-	uar = container_of(entry, struct shca_uar, rdma_entry);
-
-	if (!try_module_get(THIS_MODULE)) {
-		err = -ENODEV;
-		goto put_entry;
-	}
+	if (!try_module_get(THIS_MODULE))
+		return -ENODEV;
 	kref_get(&uar->ref);
 
 	mutex_lock(&uar->map_lock);
@@ -341,22 +325,18 @@ int shca_mmap(struct ib_ucontext *ibcontext, struct vm_area_struct *vma)
 	vma->vm_pgoff = SHCA_UAR_PGOFF + uar->id;
 	vma->vm_private_data = uar;
 	vma->vm_ops = &shca_uar_vm_ops;
-
-put_entry:
-	/* The VMA must not hold the entry: it may outlive the context. */
-	rdma_user_mmap_entry_put(entry);
-	return err;
+	return 0;
 }
 
 /**
- * shca_mmap_free() - the last reference on an mmap offset is gone
- * @rdma_entry: the offset
+ * shca_uar_mmap_free() - the last reference on an mmap offset is gone
+ * @mentry: the offset
  *
  * Context: process.
  */
-void shca_mmap_free(struct rdma_user_mmap_entry *rdma_entry)
+void shca_uar_mmap_free(struct shca_user_mmap_entry *mentry)
 {
-	shca_uar_put(container_of(rdma_entry, struct shca_uar, rdma_entry));
+	shca_uar_put(container_of(mentry, struct shca_uar, mentry));
 }
 
 /**
@@ -432,7 +412,7 @@ static struct shca_uar *shca_alloc_uar_entry(struct shca_ucontext *context)
 	mutex_init(&uar->map_lock);
 	INIT_WORK(&uar->poll, shca_uar_poll);
 
-	err = shca_cmd_alloc_uar(dev, &uar->id);
+	err = shca_cmd_alloc_uar(dev, context->devx_uid, &uar->id);
 	if (err)
 		goto free_page;
 	if (uar->id > SHCA_UAR_MAX_ID) {
@@ -442,8 +422,10 @@ static struct shca_uar *shca_alloc_uar_entry(struct shca_ucontext *context)
 	err = xa_insert(&context->uars, uar->id, uar, GFP_KERNEL);
 	if (err)
 		goto dealloc_uar;
-	err = rdma_user_mmap_entry_insert_exact(&context->ibucontext, &uar->rdma_entry, PAGE_SIZE,
-						SHCA_MMAP_PGOFF(uar->id));
+	uar->mentry.mmap_flag = SHCA_MMAP_TYPE_UAR;
+	err = rdma_user_mmap_entry_insert_exact(&context->ibucontext, &uar->mentry.rdma_entry,
+						PAGE_SIZE,
+						SHCA_MMAP_PGOFF(SHCA_MMAP_CMD_UAR, uar->id));
 	if (err)
 		goto erase_uar;
 	return uar;
@@ -451,7 +433,7 @@ static struct shca_uar *shca_alloc_uar_entry(struct shca_ucontext *context)
 erase_uar:
 	xa_erase(&context->uars, uar->id);
 dealloc_uar:
-	shca_cmd_dealloc_uar(dev, uar->id);
+	shca_cmd_dealloc_uar(dev, context->devx_uid, uar->id);
 free_page:
 	__free_page(uar->page);
 free_uar:
@@ -487,8 +469,8 @@ static int shca_uar_obj_cleanup(struct ib_uobject *uobject, enum rdma_remove_rea
 		return -EBUSY;
 
 	shca_uar_kill(uar);
-	shca_cmd_dealloc_uar(uar->dev, uar->id);
-	rdma_user_mmap_entry_remove(&uar->rdma_entry);
+	shca_cmd_dealloc_uar(uar->dev, context->devx_uid, uar->id);
+	rdma_user_mmap_entry_remove(&uar->mentry.rdma_entry);
 	return 0;
 }
 
@@ -519,7 +501,7 @@ static int UVERBS_HANDLER(MLX5_IB_METHOD_UAR_OBJ_ALLOC)(struct uverbs_attr_bundl
 	if (IS_ERR(uar))
 		return PTR_ERR(uar);
 
-	mmap_offset = rdma_user_mmap_get_offset(&uar->rdma_entry);
+	mmap_offset = rdma_user_mmap_get_offset(&uar->mentry.rdma_entry);
 	uobj->object = uar;
 	uverbs_finalize_uobj_create(attrs, MLX5_IB_ATTR_UAR_OBJ_ALLOC_HANDLE);
 

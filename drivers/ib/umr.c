@@ -252,11 +252,11 @@ static int shca_umr_qp_rst2rts(struct shca_dev *dev)
 	int err;
 
 	MLX5_SET(ads, path, vhca_port_num, 1);
-	err = shca_cmd_qp_modify(dev, MLX5_CMD_OP_RST2INIT_QP, 0, qpc, qpn);
+	err = shca_cmd_qp_modify(dev, 0, MLX5_CMD_OP_RST2INIT_QP, 0, qpc, qpn);
 	if (!err)
-		err = shca_cmd_qp_modify(dev, MLX5_CMD_OP_INIT2RTR_QP, 0, qpc, qpn);
+		err = shca_cmd_qp_modify(dev, 0, MLX5_CMD_OP_INIT2RTR_QP, 0, qpc, qpn);
 	if (!err)
-		err = shca_cmd_qp_modify(dev, MLX5_CMD_OP_RTR2RTS_QP, 0, qpc, qpn);
+		err = shca_cmd_qp_modify(dev, 0, MLX5_CMD_OP_RTR2RTS_QP, 0, qpc, qpn);
 	return err;
 }
 
@@ -266,7 +266,7 @@ static void shca_umr_recover(struct shca_dev *dev)
 	struct shca_umr *umr = dev->umr;
 	int err;
 
-	err = shca_cmd_qp_modify(dev, MLX5_CMD_OP_2RST_QP, 0, NULL, umr->qpn);
+	err = shca_cmd_qp_modify(dev, 0, MLX5_CMD_OP_2RST_QP, 0, NULL, umr->qpn);
 	if (!err) {
 		umr->pi = 0;
 		WRITE_ONCE(umr->queues->qp_db[MLX5_SND_DBR], 0);
@@ -645,7 +645,7 @@ static int shca_umr_create_cq(struct shca_dev *dev)
 	umr->cq.ibcq.cq_context = umr;
 	err = shca_res_add(&dev->cqs, &umr->cq.res, umr->cq.cqn);
 	if (err)
-		shca_cmd_destroy_cq(dev, umr->cq.cqn);
+		shca_cmd_destroy_cq(dev, 0, umr->cq.cqn);
 	return err;
 }
 
@@ -654,7 +654,7 @@ static int shca_umr_destroy_cq(struct shca_dev *dev)
 	struct shca_umr *umr = dev->umr;
 	int err;
 
-	err = shca_cmd_destroy_cq(dev, umr->cq.cqn);
+	err = shca_cmd_destroy_cq(dev, 0, umr->cq.cqn);
 	if (!err)
 		shca_res_del(&dev->cqs, &umr->cq.res, umr->cq.cqn);
 	return err;
@@ -685,7 +685,7 @@ static int shca_umr_create_qp(struct shca_dev *dev)
 		return err;
 	err = shca_umr_qp_rst2rts(dev);
 	if (err)
-		shca_cmd_destroy_qp(dev, umr->qpn);
+		shca_cmd_destroy_qp(dev, 0, umr->qpn);
 	return err;
 }
 
@@ -726,7 +726,7 @@ int shca_umr_init(struct shca_dev *dev)
 	umr->dma = dma_map_single(device, umr->queues, PAGE_SIZE, DMA_BIDIRECTIONAL);
 	if (dma_mapping_error(device, umr->dma))
 		goto free_queues;
-	err = shca_cmd_alloc_pd(dev, &umr->pdn);
+	err = shca_cmd_alloc_pd(dev, 0, &umr->pdn);
 	if (err)
 		goto unmap_queues;
 	err = shca_umr_create_cq(dev);
@@ -740,7 +740,7 @@ int shca_umr_init(struct shca_dev *dev)
 destroy_cq:
 	shca_umr_destroy_cq(dev);
 dealloc_pd:
-	shca_cmd_dealloc_pd(dev, umr->pdn);
+	shca_cmd_dealloc_pd(dev, 0, umr->pdn);
 unmap_queues:
 	dma_unmap_single(device, umr->dma, PAGE_SIZE, DMA_BIDIRECTIONAL);
 free_queues:
@@ -763,11 +763,11 @@ void shca_umr_cleanup(struct shca_dev *dev)
 	struct device *device = &dev->pdev->dev;
 	struct shca_umr *umr = dev->umr;
 
-	if (shca_cmd_destroy_qp(dev, umr->qpn) || shca_umr_destroy_cq(dev)) {
+	if (shca_cmd_destroy_qp(dev, 0, umr->qpn) || shca_umr_destroy_cq(dev)) {
 		dev_warn(device, "UMR queues were not destroyed: their page is lost\n");
 		return;
 	}
-	shca_cmd_dealloc_pd(dev, umr->pdn);
+	shca_cmd_dealloc_pd(dev, 0, umr->pdn);
 	dma_unmap_single(device, umr->dma, PAGE_SIZE, DMA_BIDIRECTIONAL);
 	free_page((unsigned long)umr->queues);
 	free_page((unsigned long)umr->emergency);

@@ -98,7 +98,7 @@ TEST("wall", unknown_opcode_and_short_mailboxes)
 	memset(in, 0, sizeof(in));
 	MLX5_SET(create_cq_in, in, opcode, MLX5_CMD_OP_CREATE_CQ);
 	ASSERT_EQ(m_exec(m, in, 64, out, sizeof(out)), MLX5_CMD_STAT_BAD_INP_LEN_ERR);
-	MLX5_SET(query_hca_cap_in, in, opcode, MLX5_CMD_OP_QUERY_HCA_CAP);
+	MLX5_SET(query_qp_in, in, opcode, MLX5_CMD_OP_QUERY_QP);
 	ASSERT_EQ(m_exec(m, in, 64, out, 64), MLX5_CMD_STAT_BAD_OUTP_LEN_ERR);
 }
 
