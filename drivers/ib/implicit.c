@@ -104,7 +104,7 @@ void destroy_unused_implicit_child_mr(struct shca_mr *mr)
 	}
 	/* Not here: that sleeps, and waits for notifiers such as the one that calls. */
 	INIT_WORK(&mr->odp_destroy, free_implicit_child_mr_work);
-	queue_work(dev->wq, &mr->odp_destroy);
+	queue_work(dev->odp_pf_eq.wq, &mr->odp_destroy);
 }
 
 /* The child of block @idx, a new one or that of somebody who was faster; with a reference. */

@@ -168,7 +168,8 @@ static bool shca_invalidate_range(struct mmu_interval_notifier *mni,
 	if (mr) {
 		invalidated = shca_odp_zap(mr, odp, (start - base) >> PAGE_SHIFT,
 					   DIV_ROUND_UP(end - base, PAGE_SIZE));
-		shca_update_odp_stats_with_handled(mr, invalidations, invalidated);
+		/* Nobody can look at the figures of a child. */
+		shca_update_odp_stats_with_handled(mr->parent ?: mr, invalidations, invalidated);
 	}
 	ib_umem_odp_unmap_dma_pages(odp, start, end);
 	if (mr && mr->parent && !odp->npages)
@@ -225,9 +226,9 @@ static long pagefault_chunk(struct shca_mr *mr, unsigned long va, size_t n, unsi
 	size_t i, idx = (va - ib_umem_start(odp)) >> PAGE_SHIFT;
 	size_t first = 0, last = 0;
 	bool changed = false;
+	int err, umr_err = 0;
 	long pages = 0;
 	u64 before;
-	int err;
 
 	err = shca_odp_find_and_lock(odp, va, n, pfns, !(flags & SHCA_PF_FLAGS_SNAPSHOT), write);
 	if (err)
@@ -246,10 +247,11 @@ static long pagefault_chunk(struct shca_mr *mr, unsigned long va, size_t n, unsi
 		changed = true;
 		last = idx + i;
 	}
-	if (!err && changed)
-		err = shca_umr_update_xlt(mr, first, last - first + 1, SHCA_UPD_XLT_ATOMIC, 0);
+	/* Also when one of them has failed: what is recorded is in the table. */
+	if (changed)
+		umr_err = shca_umr_update_xlt(mr, first, last - first + 1, SHCA_UPD_XLT_ATOMIC, 0);
 	mutex_unlock(&odp->umem_mutex);
-	return err ?: pages;
+	return err ?: umr_err ?: pages;
 }
 
 /**
@@ -323,8 +325,8 @@ long pagefault_mr(struct shca_mr *mr, u64 io_virt, u64 bcnt, unsigned int flags)
  * @access_flags: IB_ACCESS_*
  *
  * Context: process.
- * Return: the MR; -EINVAL if its table does not fit a UMR, or an implicit one has an
- * address; or an errno. Source: HM 6.10, 12.1, 12.8.
+ * Return: the MR; -EINVAL if its table does not fit a UMR, its addresses wrap, or an
+ * implicit one has an address; or an errno. Source: HM 6.10, 12.1, 12.8.
  */
 struct ib_mr *shca_create_user_odp_mr(struct ib_pd *pd, u64 start, u64 length, u64 iova,
 				      int access_flags)
@@ -332,6 +334,7 @@ struct ib_mr *shca_create_user_odp_mr(struct ib_pd *pd, u64 start, u64 length, u
 	struct shca_dev *dev = to_sdev(pd->device);
 	struct ib_umem_odp *odp;
 	struct shca_mr *mr;
+	u64 last;
 	long ret;
 
 	ret = shca_odp_create_eq(dev);
@@ -343,7 +346,8 @@ struct ib_mr *shca_create_user_odp_mr(struct ib_pd *pd, u64 start, u64 length, u
 		return shca_alloc_implicit_mr(pd, access_flags);
 	}
 
-	if (!shca_umr_can_load_pas(dev, length))
+	if (!shca_umr_can_load_pas(dev, length) ||
+	    (length && check_add_overflow(iova, length - 1, &last)))
 		return ERR_PTR(-EINVAL);
 	/* All tables are in small pages, so what the program says of its pages is no help. */
 	odp = ib_umem_odp_get(&dev->ib_dev, start, length, access_flags & ~IB_ACCESS_HUGETLB,

@@ -14,6 +14,7 @@
  *  - An interrupt handler that finds no memory for a fault leaves the event in the queue.
  */
 #include <linux/mempool.h>
+#include <linux/sizes.h>
 #include <linux/mlx5/qp.h>
 
 #include "odp.h"
@@ -26,6 +27,12 @@
 
 /* No request is longer than so many segments of 16 bytes can tell. */
 #define SHCA_PF_MAX_WQE		1024
+
+/*
+ * So much of a message is brought in at a time. Of a longer one the first pages could be
+ * gone again before the last have come.
+ */
+#define SHCA_PF_MAX_BYTES	SZ_4M
 
 /**
  * struct shca_pagefault - a page fault
@@ -252,11 +259,12 @@ static int shca_wqe_segments(struct shca_pagefault *pfault, const void *wqe, siz
 		err = shca_initiator_pfault_handler(&wqe, &wqe_end, length);
 		if (err)
 			return err;
-		return pagefault_data_segments(dev, wqe, wqe_end, pfault->bytes_committed, U64_MAX,
-					       false);
+		return pagefault_data_segments(dev, wqe, wqe_end, pfault->bytes_committed,
+					       SHCA_PF_MAX_BYTES, false);
 	}
 	/* A message may be shorter than its receive: what it does not reach need not be good. */
-	err = pagefault_data_segments(dev, wqe, wqe_end, pfault->bytes_committed, U64_MAX, true);
+	err = pagefault_data_segments(dev, wqe, wqe_end, pfault->bytes_committed,
+				      SHCA_PF_MAX_BYTES, true);
 	if (err == -EFAULT)
 		err = pagefault_data_segments(dev, wqe, wqe_end, pfault->bytes_committed,
 					      pfault->packet_size, true);
@@ -279,9 +287,11 @@ static void shca_mr_wqe_pfault_handler(struct shca_pagefault *pfault)
 	size_t length;
 	void *wqe;
 
-	/* It is being destroyed, and its fault with it. */
-	if (!res)
+	/* It is being destroyed, and its fault with it; or a program made it by DEVX. */
+	if (!res) {
+		shca_page_fault_resume(pfault, true);
 		return;
+	}
 	qp = container_of(res, struct shca_qp, res);
 	wqe = kmalloc(SHCA_PF_MAX_WQE, GFP_KERNEL);
 	if (wqe)
@@ -301,7 +311,8 @@ static void shca_mr_rdma_pfault_handler(struct shca_pagefault *pfault)
 	u32 length = pfault->rdma.rdma_op_len - pfault->bytes_committed;
 	int err;
 
-	err = pagefault_single_data_segment(pfault->dev, pfault->rdma.r_key, address, length);
+	err = pagefault_single_data_segment(pfault->dev, pfault->rdma.r_key, address,
+					    min(length, SHCA_PF_MAX_BYTES));
 	shca_page_fault_resume(pfault, shca_pfault_failed(err));
 }
 

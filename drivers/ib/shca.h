@@ -359,6 +359,7 @@ struct shca_qp {
 enum shca_mkey_type {
 	SHCA_MKEY_MR,
 	SHCA_MKEY_MW,
+	SHCA_MKEY_INDIRECT_DEVX,
 };
 
 /**

@@ -486,8 +486,8 @@ static void shca_umr_set_update_xlt_mkey_seg(struct shca_dev *dev, void *mkc, st
 	MLX5_SET(mkc, mkc, pd, pdn);
 	MLX5_SET64(mkc, mkc, start_addr, mr->ibmr.iova);
 	MLX5_SET64(mkc, mkc, len, mr->ibmr.length);
-	/* Only the regions that implicit paging is made of have no length (HM 6.9). */
-	MLX5_SET(mkc, mkc, length64, !mr->ibmr.length);
+	/* Not for whatever has length 0, as mlx5 does: that would open the rest of its page. */
+	MLX5_SET(mkc, mkc, length64, mr->is_odp_implicit);
 	MLX5_SET(mkc, mkc, log_page_size, mr->page_shift);
 	MLX5_SET(mkc, mkc, qpn, 0xffffff);
 	MLX5_SET(mkc, mkc, mkey_7_0, mr->mmkey.key);
