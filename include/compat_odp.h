@@ -15,6 +15,7 @@
 #include <linux/dma-mapping.h>
 #include <linux/hmm.h>
 #include <linux/jiffies.h>
+#include <linux/mm.h>
 #include <linux/mlx5/mlx5_ifc.h>
 #include <linux/mmap_lock.h>
 #include <linux/mmu_notifier.h>
@@ -27,6 +28,23 @@
 
 /* linux/hmm.h: faults that do not keep mmap_lock while user space brings the page */
 #ifndef HAVE_HMM_UNLOCKED
+/* The pages that hmm cannot wait for (userfaultfd) come by the other way. */
+static inline int compat_hmm_fault_by_page(struct hmm_range *range)
+{
+	unsigned int flags = range->default_flags & HMM_PFN_REQ_WRITE ? FAULT_FLAG_WRITE : 0;
+	struct mm_struct *mm = range->notifier->mm;
+	unsigned long va;
+	bool unlocked;
+	int err = 0;
+
+	for (va = range->start; va < range->end && !err; va += PAGE_SIZE) {
+		mmap_read_lock(mm);
+		err = fixup_user_fault(mm, va, flags, &unlocked);
+		mmap_read_unlock(mm);
+	}
+	return err;
+}
+
 static inline int hmm_range_fault_unlocked_timeout(struct hmm_range *range, unsigned long timeout)
 {
 	struct mm_struct *mm = range->notifier->mm;
@@ -38,6 +56,8 @@ static inline int hmm_range_fault_unlocked_timeout(struct hmm_range *range, unsi
 		mmap_read_lock(mm);
 		err = hmm_range_fault(range);
 		mmap_read_unlock(mm);
+		if (err == -EFAULT)
+			err = compat_hmm_fault_by_page(range) ?: -EBUSY;
 	} while (err == -EBUSY && time_before(jiffies, end));
 	return err;
 }

@@ -22,6 +22,7 @@ have() {
 	fi
 }
 
+have IMPORT_NS_STRING linux/module.h 'define MODULE_IMPORT_NS\(ns\) MODULE_INFO\(import_ns, ns\)'
 have WQ_PERCPU linux/workqueue.h 'WQ_PERCPU ='
 have HRTIMER_SETUP linux/hrtimer.h 'void hrtimer_setup\('
 have FAUX linux/device/faux.h 'faux_device_create\('

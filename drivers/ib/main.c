@@ -566,6 +566,7 @@ static const struct uapi_definition shca_defs[] = {
 	UAPI_DEF_CHAIN(shca_create_cq_defs),
 	UAPI_DEF_CHAIN(shca_devx_defs),
 	UAPI_DEF_CHAIN(shca_dm_defs),
+	UAPI_DEF_CHAIN(shca_dmabuf_defs),
 	UAPI_DEF_CHAIN(shca_explain_defs),
 	{}
 };
@@ -604,6 +605,7 @@ static const struct ib_device_ops shca_dev_ops = {
 	.query_port = shca_query_port,
 	.query_qp = shca_query_qp,
 	.reg_user_mr = shca_reg_user_mr,
+	.reg_user_mr_dmabuf = shca_reg_user_mr_dmabuf,
 	.rereg_user_mr = shca_rereg_user_mr,
 	.resize_user_cq = shca_resize_cq,
 

@@ -188,9 +188,15 @@ static void set_mr_key(struct shca_mr *mr, struct ib_pd *pd, u32 key)
 	mr->ibmr.pd = pd;
 }
 
-/* The largest page that a region can have, within what the capability and the field allow. */
-static unsigned long shca_umem_mkc_find_best_pgsz(struct shca_dev *dev, struct ib_umem *umem,
-						  u64 iova)
+/**
+ * shca_umem_mkc_find_best_pgsz() - the largest page that a region can have
+ * @dev: the device
+ * @umem: its memory, mapped
+ * @iova: address of its first byte for the HCA
+ *
+ * Return: bytes, within what the capability and the field allow; 0 if none fits.
+ */
+unsigned long shca_umem_mkc_find_best_pgsz(struct shca_dev *dev, struct ib_umem *umem, u64 iova)
 {
 	unsigned int largest = SHCA_CAP_GEN_2(dev, max_mkey_log_entity_size_mtt);
 	unsigned int smallest = SHCA_CAP_GEN_2(dev, log_min_mkey_entity_size);
@@ -201,6 +207,13 @@ static unsigned long shca_umem_mkc_find_best_pgsz(struct shca_dev *dev, struct i
 	return ib_umem_find_best_pgsz(umem, bitmap, iova);
 }
 
+/* A dma-buf is not mapped yet: its key gets room for the smallest pages. */
+static unsigned long shca_umem_dmabuf_default_pgsz(struct ib_umem *umem, u64 iova)
+{
+	umem->iova = iova;
+	return PAGE_SIZE;
+}
+
 static u32 shca_next_variant(u32 key)
 {
 	return (key & ~0xff) | ((key + 1) & 0xff);
@@ -209,7 +222,7 @@ static u32 shca_next_variant(u32 key)
 /**
  * shca_alloc_cacheable_mr() - make a region with a key from a pool
  * @pd: protection domain
- * @umem: its memory, pinned or not
+ * @umem: its memory: pinned, on-demand or of a dma-buf
  * @iova: address of its first byte for the HCA
  * @access_flags: IB_ACCESS_*
  *
@@ -224,7 +237,8 @@ struct shca_mr *shca_alloc_cacheable_mr(struct ib_pd *pd, struct ib_umem *umem, 
 	struct shca_mr *mr;
 	int err;
 
-	page_size = shca_umem_mkc_find_best_pgsz(dev, umem, iova);
+	page_size = umem->is_dmabuf ? shca_umem_dmabuf_default_pgsz(umem, iova) :
+				      shca_umem_mkc_find_best_pgsz(dev, umem, iova);
 	if (!page_size)
 		return ERR_PTR(-EINVAL);
 	mr = kzalloc_obj(*mr);
@@ -350,7 +364,7 @@ static struct ib_mr *create_real_mr(struct ib_pd *pd, struct ib_umem *umem, u64 
 	}
 
 	if (xlt_with_umr) {
-		err = shca_umr_update_mr_pas(mr, to_spd(pd)->pdn);
+		err = shca_umr_update_mr_pas(mr, SHCA_UPD_XLT_ENABLE, to_spd(pd)->pdn);
 		if (err) {
 			shca_dereg_mr(&mr->ibmr, NULL);
 			return ERR_PTR(err);
@@ -405,7 +419,7 @@ static bool can_use_umr_rereg_pas(struct shca_mr *mr, struct ib_umem *umem,
 				  unsigned long page_size)
 {
 	/* What a key has room for is known of keys from a pool only. */
-	return compat_frmr(mr)->pool &&
+	return compat_frmr(mr)->pool && !is_dmabuf_mr(mr) &&
 	       shca_umr_can_load_pas(to_sdev(mr->ibmr.device), umem->length) &&
 	       compat_frmr(mr)->key.num_dma_blocks >= ib_umem_num_dma_blocks(umem, page_size);
 }
@@ -425,7 +439,7 @@ static int umr_rereg_pas(struct shca_mr *mr, struct ib_pd *pd, int access_flags,
 	if (err)
 		return err;
 	set_mr_fields(mr, umem, iova, access_flags, page_size);
-	err = shca_umr_update_mr_pas(mr, to_spd(pd)->pdn);
+	err = shca_umr_update_mr_pas(mr, SHCA_UPD_XLT_ENABLE, to_spd(pd)->pdn);
 	if (err) {
 		/* The key is free, so nothing leads to the new memory. */
 		set_mr_fields(mr, old_umem, old_iova, old_access_flags, old_page_size);
@@ -507,21 +521,27 @@ struct ib_mr *shca_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start, u64 l
 
 /*
  * Nobody changes the table of the key while it is taken away, and afterwards a notifier
- * finds no region: mlx5_umr_revoke_mr_with_lock().
+ * (or the exporter of a dma-buf) finds no region: mlx5_umr_revoke_mr_with_lock().
  */
 static void shca_lock_umem(struct shca_mr *mr)
 {
 	if (is_odp_mr(mr))
 		mutex_lock(&to_ib_umem_odp(mr->umem)->umem_mutex);
+	else if (is_dmabuf_mr(mr))
+		ib_umem_dmabuf_revoke_lock(to_ib_umem_dmabuf(mr->umem));
 }
 
 static void shca_unlock_umem(struct shca_mr *mr, bool gone)
 {
-	if (!is_odp_mr(mr))
-		return;
-	if (gone)
-		to_ib_umem_odp(mr->umem)->private = NULL;
-	mutex_unlock(&to_ib_umem_odp(mr->umem)->umem_mutex);
+	if (is_odp_mr(mr)) {
+		if (gone)
+			to_ib_umem_odp(mr->umem)->private = NULL;
+		mutex_unlock(&to_ib_umem_odp(mr->umem)->umem_mutex);
+	} else if (is_dmabuf_mr(mr)) {
+		if (gone)
+			to_ib_umem_dmabuf(mr->umem)->private = NULL;
+		ib_umem_dmabuf_revoke_unlock(to_ib_umem_dmabuf(mr->umem));
+	}
 }
 
 /* Take the key of a region away from everybody: back to its pool, or out of the world. */

@@ -18,6 +18,7 @@
  *    a region goes it is taken out, and those who have found it are waited for.
  */
 #include <linux/sched/mm.h>
+#include <linux/sched/signal.h>
 #include <compat_odp.h>
 
 #include "odp.h"
@@ -100,7 +101,7 @@ static void populate_mtt(__be64 *pas, size_t idx, size_t nentries, struct shca_m
 }
 
 /**
- * shca_odp_populate_xlt() - entries for the translation table of an on-demand region
+ * shca_odp_populate_xlt() - entries for a table whose pages may be missing
  * @xlt: filled in
  * @idx: number of the first entry
  * @nentries: how many
@@ -108,13 +109,17 @@ static void populate_mtt(__be64 *pas, size_t idx, size_t nentries, struct shca_m
  * @flags: SHCA_UPD_XLT_INDIRECT or not
  * @zap: which of them shall be missing; the others are what the region holds
  *
- * Context: process, the umem's mutex held unless nobody else knows the region.
+ * Context: process, the umem's mutex (of a dma-buf, its reservation lock) held unless
+ * nobody else knows the region.
  */
 void shca_odp_populate_xlt(void *xlt, size_t idx, size_t nentries, struct shca_mr *mr,
 			   unsigned int flags, const struct shca_xlt_zap *zap)
 {
 	if (flags & SHCA_UPD_XLT_INDIRECT)
 		populate_ksm(xlt, idx, nentries, mr, zap);
+	else if (is_dmabuf_mr(mr))
+		/* Its table is never zapped but as a whole. */
+		memset(xlt, 0, nentries * sizeof(__be64));
 	else
 		populate_mtt(xlt, idx, nentries, mr, zap);
 }
@@ -200,21 +205,23 @@ static int shca_odp_find_and_lock(struct ib_umem_odp *odp, unsigned long va, siz
 	struct mm_struct *mm = odp->umem.owning_mm;
 	int err;
 
-	if (!mmget_not_zero(mm))
-		return -EINVAL;
-	for (;;) {
+	do {
+		/* Again each time: we are not the ones to keep a process from its end. */
+		if (!mmget_not_zero(mm))
+			return -EINVAL;
 		memset(pfns, 0, n * sizeof(*pfns));
 		err = hmm_range_fault_unlocked_timeout(&range, SHCA_ODP_TIMEOUT);
-		if (err)
-			break;
-		mutex_lock(&odp->umem_mutex);
-		if (!mmu_interval_read_retry(range.notifier, range.notifier_seq))
-			break;
-		mutex_unlock(&odp->umem_mutex);
-	}
-	/* Not here: the end of a process takes the mutex. */
-	mmput_async(mm);
-	return err == -EBUSY ? -EAGAIN : err;
+		if (!err) {
+			mutex_lock(&odp->umem_mutex);
+			if (mmu_interval_read_retry(range.notifier, range.notifier_seq)) {
+				mutex_unlock(&odp->umem_mutex);
+				err = -EBUSY;
+			}
+		}
+		/* Not here: the end of a process takes the mutex. */
+		mmput_async(mm);
+	} while (err == -EBUSY && !fatal_signal_pending(current));
+	return err;
 }
 
 /* One chunk of pagefault_real_mr(). Returns the pages that are there now. */
@@ -263,8 +270,8 @@ static long pagefault_chunk(struct shca_mr *mr, unsigned long va, size_t n, unsi
  *
  * Context: process, may sleep for as long as the process whose memory it is likes.
  * Return: the pages that are there now: all, but for SHCA_PF_FLAGS_SNAPSHOT; -EFAULT:
- * not within the region, or not accessible; -EINVAL: the process is no more;
- * -EAGAIN, -ENOMEM: try again; or an errno.
+ * not within the region, or not accessible; -EINVAL: the process is no more; -EBUSY or
+ * -EINTR: the caller is being killed; -ENOMEM: try again; or an errno.
  */
 long pagefault_real_mr(struct shca_mr *mr, u64 user_va, u64 bcnt,
 		       unsigned int flags)
@@ -310,6 +317,8 @@ long pagefault_mr(struct shca_mr *mr, u64 io_virt, u64 bcnt, unsigned int flags)
 
 	if (mr->is_odp_implicit)
 		return pagefault_implicit_mr(mr, io_virt, bcnt, flags);
+	if (is_dmabuf_mr(mr))
+		return pagefault_dmabuf_mr(mr, io_virt, bcnt);
 	if (io_virt < mr->ibmr.iova ||
 	    check_add_overflow(io_virt - mr->ibmr.iova, (u64)mr->umem->address, &user_va))
 		return -EFAULT;

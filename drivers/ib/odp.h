@@ -12,6 +12,9 @@ extern const struct mmu_interval_notifier_ops shca_mn_ops;
 long pagefault_real_mr(struct shca_mr *mr, u64 user_va, u64 bcnt,
 		       unsigned int flags);
 
+/* dmabuf.c */
+long pagefault_dmabuf_mr(struct shca_mr *mr, u64 io_virt, u64 bcnt);
+
 /* implicit.c */
 void shca_implicit_init_one(struct shca_dev *dev);
 void populate_ksm(struct mlx5_klm *ksm, size_t idx, size_t nentries, struct shca_mr *imr,

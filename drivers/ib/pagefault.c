@@ -271,7 +271,7 @@ static int shca_wqe_segments(struct shca_pagefault *pfault, const void *wqe, siz
 	return err;
 }
 
-/* Not even success is certain: -EAGAIN and -ENOMEM let the HCA ask once more. */
+/* Not even success is certain: -ENOMEM and a dma-buf's -EAGAIN let the HCA ask once more. */
 static bool shca_pfault_failed(int err)
 {
 	return err && err != -EAGAIN && err != -ENOMEM;

@@ -500,6 +500,11 @@ static inline bool is_odp_mr(const struct shca_mr *mr)
 	return mr->umem && mr->umem->is_odp;
 }
 
+static inline bool is_dmabuf_mr(const struct shca_mr *mr)
+{
+	return mr->umem && mr->umem->is_dmabuf;
+}
+
 static inline void shca_count(struct shca_dev *dev, enum shca_counter counter)
 {
 	atomic64_inc(&dev->counters[counter]);
@@ -618,7 +623,14 @@ int shca_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata);
 int shca_read_wqe_sq(struct shca_qp *qp, u16 index, void *buffer, size_t buflen, size_t *bc);
 int shca_read_wqe_rq(struct shca_qp *qp, u16 index, void *buffer, size_t buflen, size_t *bc);
 
+/* dmabuf.c */
+extern const struct uapi_definition shca_dmabuf_defs[];
+struct ib_mr *shca_reg_user_mr_dmabuf(struct ib_pd *pd, u64 offset, u64 length, u64 virt_addr,
+				      int fd, int access_flags,
+				      COMPAT_DMAH_PARAM struct uverbs_attr_bundle *attrs);
+
 /* mr.c */
+unsigned long shca_umem_mkc_find_best_pgsz(struct shca_dev *dev, struct ib_umem *umem, u64 iova);
 struct shca_mr *shca_alloc_cacheable_mr(struct ib_pd *pd, struct ib_umem *umem, u64 iova,
 					int access_flags);
 struct shca_mr *shca_alloc_ksm_mr(struct ib_pd *pd, unsigned int nentries,
@@ -640,10 +652,9 @@ struct ib_mr *shca_reg_dm_mr(struct ib_pd *pd, struct ib_dm *dm, struct ib_dm_mr
 /* Of an update of a translation table (HM 12.2). */
 enum shca_upd_xlt {
 	SHCA_UPD_XLT_ENABLE	= BIT(0),	/* the key is free and shall be in use */
-	SHCA_UPD_XLT_ADDR	= BIT(1),	/* address, length and page size change too */
-	SHCA_UPD_XLT_ZAP	= BIT(2),	/* the entries become missing */
-	SHCA_UPD_XLT_INDIRECT	= BIT(3),	/* they name keys (KSM) */
-	SHCA_UPD_XLT_ATOMIC	= BIT(4),	/* do not wait for memory */
+	SHCA_UPD_XLT_ZAP	= BIT(1),	/* the entries become missing */
+	SHCA_UPD_XLT_INDIRECT	= BIT(2),	/* they name keys (KSM) */
+	SHCA_UPD_XLT_ATOMIC	= BIT(3),	/* do not wait for memory */
 };
 
 /* Entries that are to become missing: from @first up to before @end. */
@@ -656,7 +667,8 @@ int shca_umr_init(struct shca_dev *dev);
 void shca_umr_cleanup(struct shca_dev *dev);
 u32 shca_umr_pdn(struct shca_dev *dev);
 bool shca_umr_can_load_pas(struct shca_dev *dev, size_t length);
-int shca_umr_update_mr_pas(struct shca_mr *mr, u32 pdn);
+int shca_umr_update_mr_page_shift(struct shca_mr *mr, unsigned int page_shift);
+int shca_umr_update_mr_pas(struct shca_mr *mr, unsigned int flags, u32 pdn);
 int shca_umr_update_xlt(struct shca_mr *mr, u64 idx, size_t nentries, unsigned int flags,
 			u32 pdn);
 int shca_umr_revoke_mr(struct shca_mr *mr);

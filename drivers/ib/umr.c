@@ -500,25 +500,51 @@ static void shca_umr_final_update_xlt(struct shca_dev *dev, struct shca_umr_wqe 
 	u64 mask = 0;
 
 	if (flags & SHCA_UPD_XLT_ENABLE)
-		mask |= get_umr_enable_mr_mask() | MLX5_MKEY_MASK_PD |
-			get_umr_update_access_mask(dev);
-	if (flags & (SHCA_UPD_XLT_ENABLE | SHCA_UPD_XLT_ADDR))
-		mask |= get_umr_update_translation_mask(dev);
+		mask = get_umr_enable_mr_mask() | MLX5_MKEY_MASK_PD |
+			get_umr_update_access_mask(dev) | get_umr_update_translation_mask(dev);
 	wqe->umr.mkey_mask = cpu_to_be64(mask);
 }
 
 /**
- * shca_umr_update_mr_pas() - load the translation table of a region and enable its key
- * @mr: the region; its key is free, its other fields say what it shall be
- * @pdn: its protection domain
+ * shca_umr_update_mr_page_shift() - tell the HCA that the page size of a key has changed
+ * @mr: the region; its key is in use, and its table holds nothing
+ * @page_shift: log2 of the new page size; becomes that of @mr
+ *
+ * Context: process; allocates nothing. Return: 0, or -EIO with the old page size in force.
+ */
+int shca_umr_update_mr_page_shift(struct shca_mr *mr, unsigned int page_shift)
+{
+	struct shca_dev *dev = to_sdev(mr->ibmr.device);
+	unsigned int old_page_shift = mr->page_shift;
+	struct shca_umr_wqe wqe = {};
+	int err;
+
+	/* 2: fail if free */
+	wqe.umr.flags = MLX5_UMR_CHECK_FREE | MLX5_UMR_INLINE;
+	wqe.umr.mkey_mask = cpu_to_be64(get_umr_update_translation_mask(dev));
+	mr->page_shift = page_shift;
+	shca_umr_set_update_xlt_mkey_seg(dev, &wqe.mkey, mr, 0);
+	err = shca_umr_post_send_wait(dev, mr->mmkey.key, &wqe, offsetof(typeof(wqe), data));
+	if (err)
+		mr->page_shift = old_page_shift;
+	return err;
+}
+
+/**
+ * shca_umr_update_mr_pas() - load the translation table of a region
+ * @mr: the region; its fields say what it is or shall be
+ * @flags: SHCA_UPD_XLT_ENABLE: the key is free and becomes in use;
+ *	SHCA_UPD_XLT_ATOMIC: do not wait for memory
+ * @pdn: its protection domain, for SHCA_UPD_XLT_ENABLE
  *
  * The table goes in pieces of up to 1 MiB - 64 bytes; only the last of them enables the
  * key, so nobody sees a table that is half loaded.
  *
  * Context: process, may sleep.
- * Return: 0; -ENOMEM or -EIO with the key still free. Source: HM 12.2.
+ * Return: 0; -ENOMEM, not with SHCA_UPD_XLT_ATOMIC; or -EIO. A key that was free is so
+ * still. Source: HM 12.2.
  */
-int shca_umr_update_mr_pas(struct shca_mr *mr, u32 pdn)
+int shca_umr_update_mr_pas(struct shca_mr *mr, unsigned int flags, u32 pdn)
 {
 	struct shca_dev *dev = to_sdev(mr->ibmr.device);
 	size_t n = 0, max, nblocks;
@@ -530,13 +556,13 @@ int shca_umr_update_mr_pas(struct shca_mr *mr, u32 pdn)
 	int err;
 
 	nblocks = ib_umem_num_dma_blocks(mr->umem, BIT(mr->page_shift));
-	err = shca_umr_create_xlt(dev, &xlt, nblocks * sizeof(*entries), 0);
+	err = shca_umr_create_xlt(dev, &xlt, nblocks * sizeof(*entries), flags);
 	if (err)
 		return err;
 	entries = xlt.buf ?: wqe.list;
 	max = (xlt.buf ? xlt.size : sizeof(wqe.list)) / sizeof(*entries);
 
-	shca_umr_set_update_xlt_ctrl_seg(&wqe, &xlt, SHCA_UPD_XLT_ENABLE);
+	shca_umr_set_update_xlt_ctrl_seg(&wqe, &xlt, flags);
 	shca_umr_set_update_xlt_mkey_seg(dev, &wqe.mkey, mr, pdn);
 	rdma_umem_for_each_dma_block(mr->umem, &biter, BIT(mr->page_shift)) {
 		if (n == max) {
@@ -550,7 +576,7 @@ int shca_umr_update_mr_pas(struct shca_mr *mr, u32 pdn)
 		entries[n++] = cpu_to_be64(rdma_block_iter_dma_address(&biter) | SHCA_MTT_PRESENT);
 	}
 
-	shca_umr_final_update_xlt(dev, &wqe, SHCA_UPD_XLT_ENABLE);
+	shca_umr_final_update_xlt(dev, &wqe, flags);
 	err = shca_umr_load_chunk(dev, mr->mmkey.key, &wqe, &xlt, n * sizeof(*entries),
 				  first * sizeof(*entries));
 free_xlt:
@@ -559,7 +585,7 @@ free_xlt:
 }
 
 /**
- * shca_umr_update_xlt() - load part of the translation table of an on-demand region
+ * shca_umr_update_xlt() - load part of a translation table whose pages may be missing
  * @mr: the region; unless @flags says SHCA_UPD_XLT_ENABLE, its key is in use
  * @idx: first entry
  * @nentries: how many; at least 1
@@ -569,7 +595,8 @@ free_xlt:
  * The HCA takes lists in units of 64 bytes. The entries that this adds on both sides are
  * loaded with what they hold anyway.
  *
- * Context: process; the mutex of the umem held, unless nobody else knows the region yet.
+ * Context: process; the mutex of the umem (of a dma-buf, its reservation lock) held,
+ * unless nobody else knows the region yet.
  * Waits for the accesses that are running; with SHCA_UPD_XLT_ATOMIC it does not wait for
  * memory.
  * Return: 0; -ENOMEM, not with SHCA_UPD_XLT_ATOMIC; or -EIO. Source: HM 6.8, 12.2.
