@@ -43,7 +43,7 @@ int shca_store_odp_mkey(struct shca_dev *dev, struct shca_mkey *mmkey)
 {
 	int err;
 
-	init_waitqueue_head(&mmkey->wait);
+	init_completion(&mmkey->free);
 	refcount_set(&mmkey->usecount, 1);
 	err = xa_err(xa_store(&dev->odp_mkeys, shca_mkey_to_idx(mmkey->key), mmkey, GFP_KERNEL));
 	if (err)
@@ -58,7 +58,7 @@ int shca_store_odp_mkey(struct shca_dev *dev, struct shca_mkey *mmkey)
 void shca_deref_odp_mkey(struct shca_mkey *mmkey)
 {
 	if (refcount_dec_and_test(&mmkey->usecount))
-		wake_up(&mmkey->wait);
+		complete(&mmkey->free);
 }
 
 /**
@@ -70,7 +70,7 @@ void shca_deref_odp_mkey(struct shca_mkey *mmkey)
 void shca_deref_wait_odp_mkey(struct shca_mkey *mmkey)
 {
 	shca_deref_odp_mkey(mmkey);
-	wait_event(mmkey->wait, !refcount_read(&mmkey->usecount));
+	wait_for_completion(&mmkey->free);
 }
 
 /**

@@ -24,7 +24,6 @@
 #include <linux/platform_device.h>
 #include <linux/refcount.h>
 #include <linux/rwsem.h>
-#include <linux/wait.h>
 #include <linux/workqueue.h>
 #include <linux/xarray.h>
 #include <linux/mlx5/device.h>
@@ -367,16 +366,16 @@ enum shca_mkey_type {
  * @key: index << 8 | variant
  * @type: of what
  * @ndescs: octowords of its translation table
- * @wait: woken when @usecount becomes 0
  * @usecount: for keys in shca_dev.odp_mkeys: who handles a page fault or reads pages
  *	ahead, plus 1 for the owner; 0 for others
+ * @free: completed when @usecount becomes 0
  */
 struct shca_mkey {
 	u32 key;
 	enum shca_mkey_type type;
 	unsigned int ndescs;
-	wait_queue_head_t wait;
 	refcount_t usecount;
+	struct completion free;
 };
 
 /**

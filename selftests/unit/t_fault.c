@@ -447,7 +447,7 @@ TEST_ODP("HM-6.4", below_a_list)
 	u32 outer = klm_new(m, (struct klm[]){ { 50, h.pin_key, 0 }, { 100 + 5 * PAGE, inner, 0 } }, 2);
 	struct fault f;
 
-	post_write(h.p.a, h.pin_key, 0, 2 * PAGE, outer, 10);
+	post_write(h.p.a, h.pin_key, 0x8000, 2 * PAGE, outer, 10);
 	f = ONE_FAULT(&h);
 	ASSERT_EQ(f.type, 6);
 	ASSERT_EQ(f.rkey, outer);
@@ -460,7 +460,7 @@ TEST_ODP("HM-6.4", below_a_list)
 	present(&h, 1, 1);
 	ASSERT_EQ(resume(&h, &f, false), 0);
 	EXPECT_CQE(h.p.a->scq, MLX5_CQE_REQ, 0);
-	ASSERT_PATTERN(&h.mem, 0, 2 * PAGE - 140, 1, 140);
+	ASSERT_PATTERN(&h.mem, 0, 2 * PAGE - 140, 1, 0x8000 + 140);
 	/* what the driver resolves a fault with: the list of the key */
 	ASSERT_EQ(get_unaligned_be32(key_dump(m, outer).list + 16), (u32)(100 + 5 * PAGE));
 	ASSERT_EQ(get_unaligned_be32(key_dump(m, outer).list + 20), inner);
@@ -659,10 +659,11 @@ TEST_ODP("HM-6.11", answers_with_some_effect)
 	struct fault f;
 
 	for (unsigned int i = 0; i < 300; i++) {
-		f = ONE_FAULT(&h);
+		if (!next_fault(&h, &f))
+			FAIL("no fault in round %u", i);
+		m->nr_events = h.seen = 0;
 		load(&h, h.key, &h.mem, 1 + i % 8, 1, i & 8 ? 0 : 3);
 		ASSERT_EQ(resume(&h, &f, false), 0);
-		m->nr_events = h.seen = 0;
 	}
 	f = ONE_FAULT(&h);
 	present(&h, 0, 1);
@@ -708,11 +709,13 @@ TEST_ODP("HM-6.13", the_queue_pair_goes_first)
 			struct mlx5_cqe64 c;
 			struct host h;
 			struct fault f;
+			struct cq *rcq;
 			struct qp *qp;
 
 			one->odp = true;
 			machine_bring_up(one);
 			h = host_new(one);
+			rcq = h.p.b->rcq;
 			post_part(&h, part, 0, 8);
 			f = ONE_FAULT(&h);
 			qp = f.wq == h.p.a->qpn ? h.p.a : h.p.b;
@@ -722,14 +725,14 @@ TEST_ODP("HM-6.13", the_queue_pair_goes_first)
 			else
 				ASSERT_EQ(qp_free(qp), 0);
 			if (ways[way] == MLX5_CMD_OP_2ERR_QP && qp == h.p.a)
-				EXPECT_REQ_ERR(qp, 0, MLX5_CQE_SYNDROME_WR_FLUSH_ERR, 0xf5);
+				EXPECT_REQ_ERR(qp, 0, MLX5_CQE_SYNDROME_WR_FLUSH_ERR, 0xf9);
 			present(&h, 0, 1);
 			ASSERT_CMD(one, resume(&h, &f, false), MLX5_CMD_STAT_BAD_RES_ERR, 0x204, 2);
 			/* nothing of it is done later */
 			shim_advance(10000 * MS);
 			ASSERT_PATTERN(&h.mem, 0, LEN, 2, 0);
 			NO_FAULT(&h);
-			while (cq_poll(h.p.b->rcq, &c))
+			while (cq_poll(rcq, &c))
 				;
 			machine_free(one);
 		}
@@ -768,8 +771,6 @@ TEST_ODP("HM-6.18", no_fault_for_a_umr_list)
 			 .lkey = h.key, .addr = BASE, .byte_count = 128 };
 
 	UMR_REFUSED(h.umr, &u, LOCAL_PROT, 0xcd);
-	NO_FAULT(&h);
-	UMR_REFUSED(h.p.a, &u, LOCAL_PROT, 0xcd);
 	NO_FAULT(&h);
 }
 
