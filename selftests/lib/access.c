@@ -7,7 +7,6 @@
 #include "mem.h"
 
 #define AT(p)	((uint64_t)(uintptr_t)(p))
-#define ADD	0x1122334455667788ull
 
 int other_open(struct other *o, struct pair *p, size_t len)
 {
@@ -63,7 +62,7 @@ int access_post(struct other *o, enum access access, uint32_t key,
 	default:
 		op.opcode = IBV_WR_ATOMIC_FETCH_AND_ADD;
 		op.len = 8;
-		op.cmp_add = ADD;
+		op.cmp_add = ACCESS_ADD;
 		err = 0;
 	}
 	return err ?: post(o->p->a, &op);
@@ -119,10 +118,10 @@ int access_check(struct other *o, enum access access, uint32_t key, uint64_t add
 	case ATOMIC_AT:
 		/* A has what was there, and there the sum is now */
 		memcpy(&old, o->buf, 8);
-		good = *word == old + ADD;
+		good = *word == old + ACCESS_ADD;
 		break;
 	case ATOMIC_TO:
-		good = *word == old && *(uint64_t *)o->buf == old + ADD;
+		good = *word == old && *(uint64_t *)o->buf == old + ACCESS_ADD;
 		break;
 	default:
 		good = differs(access_reads(access) ? o->buf : mem, len, seed) < 0;

@@ -8,6 +8,9 @@
 
 #include "rdma.h"
 
+/* What the atomics add */
+#define ACCESS_ADD	0x1122334455667788ull
+
 /* Which part the memory plays. In the first three it is read, in the others written. */
 enum access {
 	SEND_FROM,	/* gathered by A's SEND */
