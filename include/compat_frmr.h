@@ -20,8 +20,8 @@
 #ifdef HAVE_FRMR
 
 /* The core keeps its part in struct ib_device and struct ib_mr. */
-#define COMPAT_FRMR_IN_DEV
-#define COMPAT_FRMR_IN_MR
+struct compat_frmr_pools { };
+struct compat_frmr { };
 
 #define compat_frmr(mr)			(&(mr)->ibmr.frmr)
 #define compat_frmr_pools_init(dev, ops) ib_frmr_pools_init(&(dev)->ib_dev, ops)
@@ -85,9 +85,6 @@ int compat_frmr_init(struct compat_frmr_pools *pools, struct ib_device *device,
 void compat_frmr_cleanup(struct compat_frmr_pools *pools);
 int compat_frmr_pop(struct compat_frmr_pools *pools, struct compat_frmr *frmr);
 void compat_frmr_push(struct compat_frmr *frmr);
-
-#define COMPAT_FRMR_IN_DEV		struct compat_frmr_pools frmr_pools;
-#define COMPAT_FRMR_IN_MR		struct compat_frmr frmr;
 
 #define compat_frmr(mr)			(&(mr)->frmr)
 #define compat_frmr_pools_init(dev, ops) \

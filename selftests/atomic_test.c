@@ -123,7 +123,7 @@ TEST_F(atomic, case_20_hm_4_22_misaligned)
 			memset(self->near, 0x11, 64);
 			op.raddr += shift;
 			if (shift % 2)
-				op.rkey = 0x1234500;
+				op.rkey = NO_KEY;
 			EXPECT_EQ(IBV_WC_REM_INV_REQ_ERR,
 				  run(self->p.a, self->p.acq, &op, &wc));
 			if (self->p.r.softhca) {
@@ -166,7 +166,7 @@ TEST_F(atomic, case_20_wrong_lkey)
 	struct op op = fetch_add(self, 1);
 
 	self->near[0] = 7;
-	op.lkey = 0x1234500;
+	op.lkey = NO_KEY;
 	EXPECT_EQ(IBV_WC_LOC_PROT_ERR, do_op(self, op));
 	EXPECT_EQ(7, self->near[0]);
 	EXPECT_EQ(IBV_QPS_RTS, qp_state(self->p.b));

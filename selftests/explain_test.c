@@ -128,7 +128,7 @@ TEST_F(explain, refusals_are_those_of_requests)
 		{ key ^ 1, va, HCA_CHECK_VARIANT },
 		{ self->foreign->lkey, va, HCA_CHECK_PD },
 		{ read_only->lkey, va, HCA_CHECK_LOCAL },
-		{ gone->lkey, va, HCA_CHECK_NO_MKC },
+		{ gone->lkey, va, HCA_CHECK_FREE },
 		{ 0, va, HCA_CHECK_NO_MKC },
 	};
 

@@ -594,7 +594,6 @@ TEST_F(mw, hm_9_4_what_cannot_be_invalidated)
 	struct ibv_mw *one = ibv_alloc_mw(self->p.pd, IBV_MW_TYPE_1);
 	struct ibv_mw *two = ibv_alloc_mw(self->p.pd, IBV_MW_TYPE_2);
 	struct window to = whole(self);
-	struct { uint32_t rkey; uint8_t vendor; } bad[4];
 	uint32_t rkey;
 
 	ASSERT_NE(NULL, one);
@@ -602,10 +601,13 @@ TEST_F(mw, hm_9_4_what_cannot_be_invalidated)
 	rkey = ibv_inc_rkey(two->rkey);
 	ASSERT_EQ(0, bind_1(self, one, &to));
 	ASSERT_EQ(0, mw_bind_2(self->d, self->ccq, two, &to, rkey, NULL));
-	bad[0].rkey = 0x12345678, bad[0].vendor = HCA_VS_INVAL_KEY;
-	bad[1].rkey = one->rkey, bad[1].vendor = HCA_VS_INVAL_RIGHT;
-	bad[2].rkey = self->mr->rkey, bad[2].vendor = HCA_VS_INVAL_RIGHT;
-	bad[3].rkey = rkey, bad[3].vendor = HCA_VS_INVAL_QPN;
+
+	struct { uint32_t rkey; uint8_t vendor; } bad[] = {
+		{ NO_KEY, HCA_VS_INVAL_KEY },
+		{ one->rkey, HCA_VS_INVAL_RIGHT },
+		{ self->mr->rkey, HCA_VS_INVAL_RIGHT },
+		{ rkey, HCA_VS_INVAL_QPN },
+	};
 	for (int i = 0; i < 4; i++) {
 		struct ibv_wc wc;
 

@@ -732,7 +732,7 @@ TEST_F(qp, hm_1_12_both_keys_bad)
 	for (unsigned int i = 0; i < ARRAY_SIZE(ops); i++) {
 		struct op op = to_far(self, ops[i].opcode, 8);
 
-		op.rkey = 0x1234500;
+		op.rkey = NO_KEY;
 		op.lkey = 0x1234600;
 		EXPECT_EQ(ops[i].status, run(self->p.a, self->p.acq, &op,
 					     NULL));

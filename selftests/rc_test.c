@@ -310,7 +310,7 @@ TEST_F(rc, hm_4_25_bad_part_of_a_list)
 	for (int i = 0; i < 3; i++)
 		from[i] = (struct ibv_sge){ AT(self->near) + i * 0x40000,
 					    300000, self->near_mr->lkey };
-	from[1].lkey = 0x1234500;
+	from[1].lkey = NO_KEY;
 	EXPECT_EQ(IBV_WC_LOC_PROT_ERR,
 		  run(self->p.a, self->p.acq, &op, NULL));
 	EXPECT_TRUE(all_bytes(self->far + 300000, AREA - 300000, 0));

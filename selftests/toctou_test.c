@@ -217,7 +217,7 @@ TEST_F(toctou, case_03_lkey)
 	bool odd = false;
 	size_t len;
 
-	FLIP(self->near_mr->lkey, 0x1234500);
+	FLIP(self->near_mr->lkey, NO_KEY);
 	for (int round = 0; round < ROUNDS; round++) {
 		int part = round % PARTS;
 

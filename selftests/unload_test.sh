@@ -4,8 +4,7 @@
 # the module unloads as soon as nothing is mapped, and can be loaded again; the same when its network device goes first.
 . "$(dirname "$0")/lib/test.sh"
 
-module=/run/vm/softhca.ko
-[ -e $module ] || { echo "1..0 # SKIP no module file: the module was not loaded by vm-init"; exit 4; }
+[ -e "$module" ] || { echo "1..0 # SKIP no module file: the module was not loaded by vm-init"; exit 4; }
 
 programs=()
 cleanup() { [ ${#programs[@]} = 0 ] || kill -9 "${programs[@]}" 2>/dev/null; }
@@ -13,21 +12,12 @@ trap cleanup EXIT
 
 has_device() { [ -d "/sys/class/infiniband/$1" ]; }
 gone() { ! has_device "$1"; }
-loaded() { [ -d /sys/module/softhca ]; }
 says() { grep -q "$2" "/tmp/program.$1"; }
 all_say() {
 	local i
 	for i in "${!programs[@]}"; do says "$i" "$1" || return; done
 }
 alive() { kill -0 "${programs[@]}"; }
-
-load() {
-	local netdev
-	insmod $module || return
-	netdev=$(netdev_of softhca0)
-	echo 0 >"/proc/sys/net/ipv6/conf/$netdev/accept_dad"
-	ip addr add 192.0.2.1/24 dev "$netdev" && ip link set "$netdev" up
-}
 
 # start DEVICE N: N programs with traffic
 start() {

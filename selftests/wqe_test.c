@@ -347,7 +347,7 @@ TEST_F(wqe, flush_counts_every_wqe)
 		raw_begin(&w, &self->raw, MLX5_OPCODE_RDMA_WRITE, 0);
 		raw_remote(&w, AT(self->far), self->far_mr->rkey);
 		raw_data(&w, AT(self->near), 64,
-			 i == 2 ? 0x1234500 : self->near_mr->lkey);
+			 i == 2 ? NO_KEY : self->near_mr->lkey);
 		raw_put(&self->raw, &w, -1);
 	}
 	raw_record(&self->raw);

@@ -181,6 +181,7 @@ struct shca_pf_eq {
  * @odp_mkeys: struct shca_mkey of keys whose pages may be missing, by index
  * @imr_mtt_shift: log2 of the bytes that a child of an implicit region covers
  * @imr_ksm_entries: children that an implicit region can have
+ * @frmr_pools: the pools of free keys, where the core has none
  * @fw_pages: pages given to the HCA, by DMA page number
  * @fw_page_count: how many
  * @memic: device memory
@@ -212,7 +213,7 @@ struct shca_dev {
 	struct xarray odp_mkeys;
 	u8 imr_mtt_shift;
 	u64 imr_ksm_entries;
-	COMPAT_FRMR_IN_DEV
+	struct compat_frmr_pools frmr_pools;
 	struct xarray fw_pages;
 	atomic_t fw_page_count;
 	struct shca_memic memic;
@@ -406,8 +407,9 @@ struct shca_odp_stats {
  * @implicit_children: implicit regions only: the regions that its key names, by block
  * @parent: children only: the implicit region
  * @odp_destroy: children only: takes them away when their last page has gone
+ * @frmr: where the core keeps nothing for the pools, the part for them
  *
- * compat_frmr() is the part for the pools; its pool is NULL for a key of CREATE_MKEY.
+ * compat_frmr() is that part; its pool is NULL for a key of CREATE_MKEY.
  */
 struct shca_mr {
 	struct ib_mr ibmr;
@@ -420,7 +422,7 @@ struct shca_mr {
 	struct xarray implicit_children;
 	struct shca_mr *parent;
 	struct work_struct odp_destroy;
-	COMPAT_FRMR_IN_MR
+	struct compat_frmr frmr;
 };
 
 struct shca_mw {

@@ -22,6 +22,9 @@
 #define ACCESS_REMOTE	(IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | \
 			 IBV_ACCESS_REMOTE_ATOMIC)
 
+/* A key that never is one: its index is beyond log_max_mkey */
+#define NO_KEY		0x12345600
+
 const char *dev_name(void);
 uint64_t now_us(void);
 

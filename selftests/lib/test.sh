@@ -72,4 +72,16 @@ gid_index() {
 	return 1
 }
 
+# where vm-init leaves the module, if it loaded it
+module=/run/vm/softhca.ko
+loaded() { [ -d /sys/module/softhca ]; }
+# load: the module as vm-init loads it
+load() {
+	local netdev
+	insmod $module || return
+	netdev=$(netdev_of softhca0)
+	echo 0 >"/proc/sys/net/ipv6/conf/$netdev/accept_dad"
+	ip addr add 192.0.2.1/24 dev "$netdev" && ip link set "$netdev" up
+}
+
 counter() { cat "/sys/class/infiniband/$device/ports/1/hw_counters/$1"; }

@@ -191,9 +191,10 @@ TEST("HM-7.10", special_contexts)
 	MLX5_SET(query_hca_cap_in, q, opcode, MLX5_CMD_OP_QUERY_HCA_CAP);
 	MLX5_SET(query_hca_cap_in, q, op_mod, MLX5_CAP_GENERAL << 1 | 1);
 	m_must(m, q, sizeof(q), cap, sizeof(cap));
-#define SPECIAL(field, value) \
-	ASSERT_EQ(MLX5_GET(query_special_contexts_out, out, field), value); \
-	ASSERT_EQ(MLX5_GET(cmd_hca_cap, c, field), 1u)
+#define SPECIAL(field, value) do {						\
+	ASSERT_EQ(MLX5_GET(query_special_contexts_out, out, field), value);	\
+	ASSERT_EQ(MLX5_GET(cmd_hca_cap, c, field), 1u);			\
+} while (0)
 	SPECIAL(dump_fill_mkey, 0x500u);
 	SPECIAL(null_mkey, 0x300u);
 	SPECIAL(terminate_scatter_list_mkey, 0x100u);

@@ -407,8 +407,12 @@ struct attempt {
 static void bad2(struct attempt *t) { t->u.flags |= UMR_IF_USED | UMR_IF_FREE; }
 static void bad3(struct attempt *t) { t->gone = true; }
 static void bad4(struct attempt *t) { t->a.pd = pd_new(t->e->umr->m); }
-static void bad5(struct attempt *t) { t->a.umr_en = false; }
-static void bad6(struct attempt *t) { if (!(t->u.flags & UMR_IF_USED)) t->u.flags |= UMR_IF_FREE; }
+static void bad5(struct attempt *t)
+{
+	t->a.umr_en = false;
+}
+
+static void bad6(struct attempt *t) { t->u.flags |= t->u.flags & UMR_IF_USED ? 0 : UMR_IF_FREE; }
 static void bad7(struct attempt *t) { t->u.flags |= UMR_CHECK_QPN; }
 static void bad8(struct attempt *t) { t->a.variant++; }
 static void bad9(struct attempt *t) { t->u.mask |= BIT_ULL(63); }
