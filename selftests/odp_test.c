@@ -417,6 +417,29 @@ TEST_F(odp, case_8_hm_12_8_implicit_has_no_other_address)
 	EXPECT_EQ(EINVAL, errno);
 }
 
+/* HM 12.1: a table that is out of the reach of UMR */
+TEST_F(odp, hm_12_2_out_of_the_reach_of_umr)
+{
+	const char *parameter = "/sys/module/softhca/parameters/umr_ext_offset";
+	const size_t len = 256ul << 20;
+	char *p = mem_pages(len);
+	int fd = open(parameter, O_WRONLY);
+
+	if (fd < 0)
+		SKIP(return, "not softhca");
+	ASSERT_EQ(1, write(fd, "N", 1));
+	EXPECT_EQ(NULL, reg(self, p, len, ACCESS_ALL));
+	EXPECT_EQ(EINVAL, errno);
+	ASSERT_EQ(1, pwrite(fd, "Y", 1, 0));
+	close(fd);
+	struct ibv_mr *mr = reg(self, p, len, ACCESS_ALL);
+
+	ASSERT_NE(NULL, mr);
+	EXPECT_EQ(0, writes(self, mr, p + len - PAGE, PAGE, 1));
+	EXPECT_EQ(0, ibv_dereg_mr(mr));
+	munmap(p, len);
+}
+
 TEST_F(odp, case_9_unaligned)
 {
 	static const struct {
@@ -452,10 +475,12 @@ TEST_F(odp, case_9_unaligned)
 
 TEST_F(odp, case_1_addresses_that_wrap)
 {
+	struct ibv_mr *mr;
+
 	EXPECT_EQ(NULL, ibv_reg_mr_iova(self->p.pd, self->buf, LEN, -PAGE, ODP));
 	EXPECT_EQ(NULL, reg(self, (void *)-PAGE, 2 * PAGE, ACCESS_ALL));
 	/* the last page of the address space is a page like any other */
-	struct ibv_mr *mr = ibv_reg_mr_iova(self->p.pd, self->buf, PAGE, -PAGE, ODP);
+	mr = ibv_reg_mr_iova(self->p.pd, self->buf, PAGE, -PAGE, ODP);
 
 	ASSERT_NE(NULL, mr);
 	EXPECT_EQ(0, access_check(&self->o, WRITE_TO, mr->rkey, -PAGE, self->buf, PAGE, 60));
