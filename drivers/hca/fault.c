@@ -202,7 +202,7 @@ static void hca_fault_wake(struct hca *hca, u32 qpn)
 	if (!qp)
 		return;
 	WRITE_ONCE(qp->sq_resumed, true);
-	hca_sq_ring(qp, false);
+	hca_sq_ring(qp, true);
 	hca_qp_put(qp);
 }
 
@@ -230,7 +230,12 @@ hca_cmd_status hca_cmd_page_fault_resume(struct hca *hca, const void *in, size_t
 	} else if (token & HCA_TOKEN_WQE && !(token & HCA_TOKEN_RESPONDER)) {
 		hca_sq_lock(qp);
 		status = hca_fault_answer(&qp->sq_fault, token, type, failed);
-		hca_sq_unlock(qp);
+		if (status) {
+			hca_sq_unlock(qp);
+		} else {
+			mutex_unlock(&qp->sq_lock);
+			hca_sq_ring(qp, true);
+		}
 	} else {
 		mutex_lock(&qp->rq_lock);
 		status = hca_fault_answer(&qp->rq_fault, token, type, failed);

@@ -28,10 +28,21 @@
 
 COMPAT_IMPORT_NS_DMA_BUF;
 
-static int shca_dmabuf_zap(struct shca_mr *mr, unsigned int flags, u32 pdn)
+static int shca_dmabuf_zap(struct shca_mr *mr)
 {
 	return shca_umr_update_xlt(mr, 0, ib_umem_num_dma_blocks(mr->umem, BIT(mr->page_shift)),
-				   SHCA_UPD_XLT_ZAP | flags, pdn);
+				   SHCA_UPD_XLT_ZAP | SHCA_UPD_XLT_ATOMIC, 0);
+}
+
+/**
+ * shca_dmabuf_empty() - leave nothing in the table of a region
+ * @mr: the region
+ *
+ * Context: process, the reservation lock of its buffer held. Return: 0 or -EIO.
+ */
+int shca_dmabuf_empty(struct shca_mr *mr)
+{
+	return to_ib_umem_dmabuf(mr->umem)->sgt ? shca_dmabuf_zap(mr) : 0;
 }
 
 static void shca_dmabuf_invalidate_cb(struct dma_buf_attachment *attach)
@@ -44,7 +55,7 @@ static void shca_dmabuf_invalidate_cb(struct dma_buf_attachment *attach)
 		return;
 	/* Without a region, its key has been revoked: the HCA has nothing of the buffer. */
 	if (mr) {
-		shca_dmabuf_zap(mr, SHCA_UPD_XLT_ATOMIC, 0);
+		shca_dmabuf_zap(mr);
 		shca_update_odp_stats_with_handled(mr, invalidations, ib_umem_num_pages(mr->umem));
 	}
 	ib_umem_dmabuf_unmap_pages(umem_dmabuf);
@@ -78,7 +89,7 @@ static int shca_dmabuf_load(struct shca_mr *mr)
 	}
 	err = shca_umr_update_mr_pas(mr, SHCA_UPD_XLT_ATOMIC, 0);
 	if (err)
-		shca_dmabuf_zap(mr, SHCA_UPD_XLT_ATOMIC, 0);
+		shca_dmabuf_zap(mr);
 	return err;
 }
 
@@ -200,8 +211,7 @@ struct ib_mr *shca_reg_user_mr_dmabuf(struct ib_pd *pd, u64 offset, u64 length, 
 		return ERR_CAST(mr);
 	}
 
-	/* The key comes from a pool, and in its table is what its last owner left there. */
-	err = shca_dmabuf_zap(mr, SHCA_UPD_XLT_ENABLE, to_spd(pd)->pdn);
+	err = shca_umr_enable_mr(mr, to_spd(pd)->pdn);
 	if (err)
 		goto dereg_mr;
 	umem_dmabuf->private = mr;

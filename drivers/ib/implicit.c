@@ -129,9 +129,7 @@ static struct shca_mr *implicit_get_child_mr(struct shca_mr *imr, unsigned long 
 	/* One for implicit_children, one for the caller. */
 	init_completion(&mr->mmkey.free);
 	refcount_set(&mr->mmkey.usecount, 2);
-	err = shca_umr_update_xlt(mr, 0, ib_umem_odp_num_pages(odp),
-				  SHCA_UPD_XLT_ZAP | SHCA_UPD_XLT_ENABLE,
-				  to_spd(imr->ibmr.pd)->pdn);
+	err = shca_umr_enable_mr(mr, to_spd(imr->ibmr.pd)->pdn);
 	if (err)
 		goto dereg_mr;
 	odp->private = mr;

@@ -7,6 +7,8 @@
  *    key differs from the one before.
  *  - A key in a pool is free and in the protection domain of the driver's UMRs. Each time
  *    it leaves its pool, its variant is another, so who still has the old one has nothing.
+ *  - Keys of regions whose pages come and go have pools of their own. In those every table
+ *    is empty, so that a region can begin with no page, however large it is.
  *  - Memory stays pinned and mapped until the key has been revoked or destroyed. If both
  *    fail, the memory stays so for good: the HCA may still access it.
  */
@@ -26,6 +28,9 @@
 	(IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE |		\
 	 IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_ATOMIC |		\
 	 IB_ZERO_BASED | IB_ACCESS_OPTIONAL)
+
+/* vendor_key of the pools whose keys have empty tables */
+#define SHCA_FRMR_EMPTY		1
 
 static bool frmr_keep_variant;
 module_param(frmr_keep_variant, bool, 0644);
@@ -227,7 +232,8 @@ static u32 shca_next_variant(u32 key)
  * @access_flags: IB_ACCESS_*
  *
  * Context: process.
- * Return: the region, whose key is still free; -EINVAL when no page size fits; or an errno.
+ * Return: the region, whose key is still free, and if its pages may be missing, all are;
+ * -EINVAL when no page size fits; or an errno.
  */
 struct shca_mr *shca_alloc_cacheable_mr(struct ib_pd *pd, struct ib_umem *umem, u64 iova,
 					int access_flags)
@@ -246,6 +252,7 @@ struct shca_mr *shca_alloc_cacheable_mr(struct ib_pd *pd, struct ib_umem *umem, 
 		return ERR_PTR(-ENOMEM);
 
 	compat_frmr(mr)->key.num_dma_blocks = ib_umem_num_dma_blocks(umem, page_size);
+	compat_frmr(mr)->key.vendor_key = umem->is_odp || umem->is_dmabuf ? SHCA_FRMR_EMPTY : 0;
 	err = compat_frmr_pool_pop(dev, mr);
 	if (err) {
 		kfree(mr);
@@ -544,6 +551,16 @@ static void shca_unlock_umem(struct shca_mr *mr, bool gone)
 	}
 }
 
+/* As the pools of such keys want it. */
+static int shca_empty_mr(struct shca_mr *mr)
+{
+	if (is_odp_mr(mr))
+		return shca_odp_empty(mr);
+	if (is_dmabuf_mr(mr))
+		return shca_dmabuf_empty(mr);
+	return 0;
+}
+
 /* Take the key of a region away from everybody: back to its pool, or out of the world. */
 static int shca_handle_mkey_cleanup(struct shca_mr *mr)
 {
@@ -553,7 +570,7 @@ static int shca_handle_mkey_cleanup(struct shca_mr *mr)
 
 	shca_lock_umem(mr);
 	if (compat_frmr(mr)->pool)
-		revoked = !shca_umr_revoke_mr(mr);
+		revoked = !shca_empty_mr(mr) && !shca_umr_revoke_mr(mr);
 	if (!revoked)
 		err = shca_cmd_destroy_mkey(dev, mr->mmkey.key);
 	shca_unlock_umem(mr, !err);

@@ -124,11 +124,14 @@ void shca_odp_populate_xlt(void *xlt, size_t idx, size_t nentries, struct shca_m
 		populate_mtt(xlt, idx, nentries, mr, zap);
 }
 
-/* Zap what is mapped of the pages from @idx up to before @end. Returns how many were. */
-static size_t shca_odp_zap(struct shca_mr *mr, struct ib_umem_odp *odp, size_t idx, size_t end)
+/* Zap what is mapped of the pages from @idx up to before @end. @n counts it. */
+static int shca_odp_zap(struct shca_mr *mr, struct ib_umem_odp *odp, size_t idx, size_t end,
+			size_t *n)
 {
-	size_t first = 0, last = 0, n = 0;
+	const unsigned int flags = SHCA_UPD_XLT_ZAP | SHCA_UPD_XLT_ATOMIC;
+	size_t first = 0, last = 0;
 	bool open = false;
+	int err = 0;
 
 	for (; idx < end; idx++) {
 		if (compat_odp_is_mapped(odp, idx)) {
@@ -136,17 +139,29 @@ static size_t shca_odp_zap(struct shca_mr *mr, struct ib_umem_odp *odp, size_t i
 				first = idx;
 			open = true;
 			last = idx;
-			n++;
+			++*n;
 		} else if (open && idx - last > SHCA_ODP_ZAP_GAP) {
-			shca_umr_update_xlt(mr, first, last - first + 1,
-					    SHCA_UPD_XLT_ZAP | SHCA_UPD_XLT_ATOMIC, 0);
+			err = shca_umr_update_xlt(mr, first, last - first + 1, flags, 0) ?: err;
 			open = false;
 		}
 	}
 	if (open)
-		shca_umr_update_xlt(mr, first, last - first + 1,
-				    SHCA_UPD_XLT_ZAP | SHCA_UPD_XLT_ATOMIC, 0);
-	return n;
+		err = shca_umr_update_xlt(mr, first, last - first + 1, flags, 0) ?: err;
+	return err;
+}
+
+/**
+ * shca_odp_empty() - leave nothing in the table of a region
+ * @mr: an explicit region, or a child of an implicit one
+ *
+ * Context: process, the mutex of its umem held. Return: 0 or -EIO.
+ */
+int shca_odp_empty(struct shca_mr *mr)
+{
+	struct ib_umem_odp *odp = to_ib_umem_odp(mr->umem);
+	size_t n = 0;
+
+	return odp->npages ? shca_odp_zap(mr, odp, 0, ib_umem_odp_num_pages(odp), &n) : 0;
 }
 
 static bool shca_invalidate_range(struct mmu_interval_notifier *mni,
@@ -156,7 +171,7 @@ static bool shca_invalidate_range(struct mmu_interval_notifier *mni,
 	unsigned long base = ib_umem_start(odp);
 	unsigned long start, end;
 	struct shca_mr *mr;
-	size_t invalidated;
+	size_t invalidated = 0;
 
 	if (!mmu_notifier_range_blockable(range))
 		return false;
@@ -171,8 +186,8 @@ static bool shca_invalidate_range(struct mmu_interval_notifier *mni,
 	/* Without a region, its key has been revoked: the HCA has nothing of it. */
 	mr = odp->private;
 	if (mr) {
-		invalidated = shca_odp_zap(mr, odp, (start - base) >> PAGE_SHIFT,
-					   DIV_ROUND_UP(end - base, PAGE_SIZE));
+		shca_odp_zap(mr, odp, (start - base) >> PAGE_SHIFT,
+			     DIV_ROUND_UP(end - base, PAGE_SIZE), &invalidated);
 		/* Nobody can look at the figures of a child. */
 		shca_update_odp_stats_with_handled(mr->parent ?: mr, invalidations, invalidated);
 	}
@@ -369,9 +384,7 @@ struct ib_mr *shca_create_user_odp_mr(struct ib_pd *pd, u64 start, u64 length, u
 		return ERR_CAST(mr);
 	}
 
-	/* The key comes from a pool, and in its table is what its last owner left there. */
-	ret = shca_umr_update_xlt(mr, 0, ib_umem_odp_num_pages(odp),
-				  SHCA_UPD_XLT_ZAP | SHCA_UPD_XLT_ENABLE, to_spd(pd)->pdn);
+	ret = shca_umr_enable_mr(mr, to_spd(pd)->pdn);
 	if (ret)
 		goto dereg_mr;
 	odp->private = mr;

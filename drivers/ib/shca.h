@@ -626,6 +626,7 @@ int shca_read_wqe_rq(struct shca_qp *qp, u16 index, void *buffer, size_t buflen,
 
 /* dmabuf.c */
 extern const struct uapi_definition shca_dmabuf_defs[];
+int shca_dmabuf_empty(struct shca_mr *mr);
 struct ib_mr *shca_reg_user_mr_dmabuf(struct ib_pd *pd, u64 offset, u64 length, u64 virt_addr,
 				      int fd, int access_flags,
 				      COMPAT_DMAH_PARAM struct uverbs_attr_bundle *attrs);
@@ -668,6 +669,7 @@ int shca_umr_init(struct shca_dev *dev);
 void shca_umr_cleanup(struct shca_dev *dev);
 u32 shca_umr_pdn(struct shca_dev *dev);
 bool shca_umr_can_load_pas(struct shca_dev *dev, size_t length);
+int shca_umr_enable_mr(struct shca_mr *mr, u32 pdn);
 int shca_umr_update_mr_page_shift(struct shca_mr *mr, unsigned int page_shift);
 int shca_umr_update_mr_pas(struct shca_mr *mr, unsigned int flags, u32 pdn);
 int shca_umr_update_xlt(struct shca_mr *mr, u64 idx, size_t nentries, unsigned int flags,
@@ -699,6 +701,7 @@ void shca_odp_populate_xlt(void *xlt, size_t idx, size_t nentries, struct shca_m
 			   unsigned int flags, const struct shca_xlt_zap *zap);
 struct ib_mr *shca_create_user_odp_mr(struct ib_pd *pd, u64 start, u64 length, u64 iova,
 				      int access_flags);
+int shca_odp_empty(struct shca_mr *mr);
 long pagefault_mr(struct shca_mr *mr, u64 io_virt, u64 bcnt, unsigned int flags);
 
 /* implicit.c */

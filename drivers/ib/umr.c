@@ -506,6 +506,25 @@ static void shca_umr_final_update_xlt(struct shca_dev *dev, struct shca_umr_wqe 
 }
 
 /**
+ * shca_umr_enable_mr() - enable the key of a region whose table is empty
+ * @mr: the region; its key is free, its fields say what it shall be
+ * @pdn: its protection domain
+ *
+ * Context: process; allocates nothing. Return: 0, or -EIO with the key still free.
+ */
+int shca_umr_enable_mr(struct shca_mr *mr, u32 pdn)
+{
+	struct shca_dev *dev = to_sdev(mr->ibmr.device);
+	struct shca_umr_wqe wqe = {};
+
+	/* 1: fail if not free */
+	wqe.umr.flags = MLX5_UMR_CHECK_NOT_FREE | MLX5_UMR_INLINE;
+	shca_umr_final_update_xlt(dev, &wqe, SHCA_UPD_XLT_ENABLE);
+	shca_umr_set_update_xlt_mkey_seg(dev, &wqe.mkey, mr, pdn);
+	return shca_umr_post_send_wait(dev, mr->mmkey.key, &wqe, offsetof(typeof(wqe), data));
+}
+
+/**
  * shca_umr_update_mr_page_shift() - tell the HCA that the page size of a key has changed
  * @mr: the region; its key is in use, and its table holds nothing
  * @page_shift: log2 of the new page size; becomes that of @mr
