@@ -389,6 +389,8 @@ static void *stale_traffic(void *arg)
 				break;
 			}
 		s->done++;
+		/* others want to get on too */
+		usleep(300);
 	}
 	return NULL;
 }
