@@ -45,7 +45,7 @@ static int parameter(const char *name, const char *value)
 /* The region of a buffer that the process can see at @p, and one access to it after the other */
 static int all_accesses(struct other *o, struct ibv_mr *mr, uint64_t iova, char *p, uint32_t len)
 {
-	for (enum access access = 0; access < ACCESSES; access++) {
+	for (enum access_kind access = 0; access < ACCESSES; access++) {
 		uint32_t n = access == ATOMIC_AT || access == ATOMIC_TO ? 8 : len;
 		int err;
 
@@ -420,7 +420,7 @@ TEST_F(moving, hm_12_3_taken_away_for_good)
 	EXPECT_TRUE(writes(self, 0, PLENTY, 1));
 	ASSERT_EQ(0, ioctl(self->dev, EXPORT_REVOKE, &self->fd));
 	EXPECT_EQ(0, state_of(self).mappings);
-	for (enum access access = 0; access < ACCESSES; access++) {
+	for (enum access_kind access = 0; access < ACCESSES; access++) {
 		int status = access_run(&self->o, access, self->mr->lkey, IOVA, 8, &wc, NULL);
 
 		EXPECT_EQ(access == RECV_TO ? IBV_WC_REM_OP_ERR :

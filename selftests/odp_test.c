@@ -96,7 +96,7 @@ static int reads(SELF, struct ibv_mr *mr, void *p, uint32_t len, uint64_t seed)
 }
 
 /* The access must fail as HM 6.5 says. @vendor too, where softhca says it. */
-static bool fails(SELF, enum access access, uint32_t key, uint64_t addr, uint32_t len)
+static bool fails(SELF, enum access_kind access, uint32_t key, uint64_t addr, uint32_t len)
 {
 	struct ibv_wc wc = {}, bwc = {};
 	int status = access_run(&self->o, access, key, addr, len, &wc, &bwc);
@@ -124,7 +124,7 @@ FIXTURE(every) {
 	FIXTURE_DATA(odp) odp;
 };
 FIXTURE_VARIANT(every) {
-	enum access access;
+	enum access_kind access;
 };
 #define KIND(name, kind) FIXTURE_VARIANT_ADD(every, name) { .access = kind }
 KIND(send, SEND_FROM);
@@ -812,7 +812,7 @@ TEST_F(odp, hm_6_13_destroyed_while_it_waits)
 	self->uffd = uffd_open(self->buf, LEN);
 	ASSERT_LE(0, self->uffd);
 	for (int i = 0; i < 4; i++) {
-		enum access access = i & 1 ? WRITE_TO : READ_TO;
+		enum access_kind access = i & 1 ? WRITE_TO : READ_TO;
 
 		ASSERT_EQ(0, access_post(&self->o, access, self->mr->lkey,
 					 AT(self->buf) + i * PAGE, 64));
@@ -1153,7 +1153,7 @@ TEST_F(implicit, hm_6_15_border_of_two)
 		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
 
 	ASSERT_NE(MAP_FAILED, p);
-	for (enum access access = 0; access < ACCESSES; access++) {
+	for (enum access_kind access = 0; access < ACCESSES; access++) {
 		uint32_t len = access == ATOMIC_AT || access == ATOMIC_TO ? 8 : 128 * PAGE - 64;
 
 		ASSERT_EQ(0, madvise(p, 128 * PAGE, MADV_DONTNEED));
@@ -1289,23 +1289,33 @@ TEST_F_TIMEOUT(odp, case_11_case_12_registered_while_it_is_invalidated, 60)
 
 /* --- what an administrator sees --- */
 
-static long stat_of(struct ibv_mr *mr, const char *name)
+/* The number that @command prints, or -1 */
+static long number_of(const char *command)
 {
-	char command[512], line[64];
+	FILE *f = popen(command, "r");
+	char line[64];
 	long value = -1;
-	FILE *f;
 
-	snprintf(command, sizeof(command),
-		 "mrn=$(rdma -j resource show mr | tr '{' '\\n' |"
-		 " sed -n 's/.*\"mrn\":\\([0-9]*\\),.*\"lkey\":\"%x\".*/\\1/p') && [ -n \"$mrn\" ] &&"
-		 " rdma -j statistic show mr mrn \"$mrn\" | sed -n 's/.*\"%s\":\\([0-9]*\\).*/\\1/p'",
-		 mr->lkey, name);
-	f = popen(command, "r");
 	while (f && fgets(line, sizeof(line), f))
 		value = atol(line);
 	if (f)
 		pclose(f);
 	return value;
+}
+
+static long stat_of(struct ibv_mr *mr, const char *name)
+{
+	static const char find[] =
+		"rdma -j resource show mr | tr '{' '\\n' | sed -n 's/.*\"mrn\":\\([0-9]*\\),.*\"lkey\":\"%x\".*/\\1/p'";
+	static const char show[] =
+		"rdma -j statistic show mr mrn %ld | sed -n 's/.*\"%s\":\\([0-9]*\\).*/\\1/p'";
+	char command[256];
+	long mrn;
+
+	snprintf(command, sizeof(command), find, mr->lkey);
+	mrn = number_of(command);
+	snprintf(command, sizeof(command), show, mrn, name);
+	return mrn < 0 ? -1 : number_of(command);
 }
 
 TEST_F(odp, hm_6_10_statistics)

@@ -109,7 +109,7 @@ static void model_close(struct model *m)
 /* One access of some kind to some bytes through some key */
 static bool model_access(struct model *m)
 {
-	enum access access = rnd(&m->dice, ACCESSES);
+	enum access_kind access = rnd(&m->dice, ACCESSES);
 	bool atomic = access == ATOMIC_AT || access == ATOMIC_TO;
 	uint32_t len = atomic ? 8 : 1 + rnd(&m->dice, rnd(&m->dice, 2) ? 3 * PAGE : MAX_LEN);
 	bool pinned = !rnd(&m->dice, 6);
@@ -368,7 +368,7 @@ static void stale_close(struct stale *s)
 static void *stale_traffic(void *arg)
 {
 	struct stale *s = arg;
-	enum access access = s->reads ? READ_FROM : WRITE_TO;
+	enum access_kind access = s->reads ? READ_FROM : WRITE_TO;
 
 	while (!torture.stop) {
 		uint64_t before = s->stamp, after, *word = (uint64_t *)s->o.buf;

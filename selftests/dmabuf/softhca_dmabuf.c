@@ -114,7 +114,7 @@ static struct sg_table *export_map(struct dma_buf_attachment *attach,
 		return ERR_PTR(-ENODEV);
 	if (export->pin_only && !export->pins)
 		return ERR_PTR(-EPERM);
-	sgt = kzalloc(sizeof(*sgt), GFP_KERNEL);
+	sgt = kzalloc_obj(*sgt);
 	if (!sgt)
 		return ERR_PTR(-ENOMEM);
 	err = sg_alloc_table_from_pages(sgt, export->pages, export->nr, 0,
@@ -172,7 +172,7 @@ static int export_new(const struct export_new *new)
 
 	if (!new->size || new->size > MAX_SIZE || !PAGE_ALIGNED(new->size))
 		return -EINVAL;
-	export = kzalloc(sizeof(*export), GFP_KERNEL);
+	export = kzalloc_obj(*export);
 	if (!export)
 		return err;
 	export->nr = new->size >> PAGE_SHIFT;

@@ -26,7 +26,7 @@ void other_close(struct other *o)
 	*o = (struct other){};
 }
 
-int access_post(struct other *o, enum access access, uint32_t key,
+int access_post(struct other *o, enum access_kind access, uint32_t key,
 		uint64_t addr, uint32_t len)
 {
 	/* Where A's memory is, where B's */
@@ -68,7 +68,7 @@ int access_post(struct other *o, enum access access, uint32_t key,
 	return err ?: post(o->p->a, &op);
 }
 
-int access_wait(struct other *o, enum access access, struct ibv_wc *wc,
+int access_wait(struct other *o, enum access_kind access, struct ibv_wc *wc,
 		struct ibv_wc *bwc)
 {
 	struct ibv_wc a = {}, b = {};
@@ -89,7 +89,7 @@ int access_wait(struct other *o, enum access access, struct ibv_wc *wc,
 	return a.status ?: b.status;
 }
 
-int access_run(struct other *o, enum access access, uint32_t key, uint64_t addr,
+int access_run(struct other *o, enum access_kind access, uint32_t key, uint64_t addr,
 	       uint32_t len, struct ibv_wc *wc, struct ibv_wc *bwc)
 {
 	int err = access_post(o, access, key, addr, len);
@@ -97,7 +97,7 @@ int access_run(struct other *o, enum access access, uint32_t key, uint64_t addr,
 	return err ?: access_wait(o, access, wc, bwc);
 }
 
-int access_check(struct other *o, enum access access, uint32_t key, uint64_t addr,
+int access_check(struct other *o, enum access_kind access, uint32_t key, uint64_t addr,
 		 void *mem, uint32_t len, uint64_t seed)
 {
 	uint64_t old = 0, *word = mem;

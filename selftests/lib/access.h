@@ -12,7 +12,7 @@
 #define ACCESS_ADD	0x1122334455667788ull
 
 /* Which part the memory plays. In the first three it is read, in the others written. */
-enum access {
+enum access_kind {
 	SEND_FROM,	/* gathered by A's SEND */
 	WRITE_FROM,	/* gathered by A's RDMA WRITE */
 	READ_FROM,	/* source, at B, of A's RDMA READ */
@@ -24,13 +24,13 @@ enum access {
 	ACCESSES
 };
 
-static inline bool access_reads(enum access access)
+static inline bool access_reads(enum access_kind access)
 {
 	return access <= READ_FROM;
 }
 
 /* B's memory, not A's? */
-static inline bool access_is_remote(enum access access)
+static inline bool access_is_remote(enum access_kind access)
 {
 	return access == READ_FROM || access == WRITE_TO || access == ATOMIC_AT;
 }
@@ -49,16 +49,16 @@ int other_open(struct other *o, struct pair *p, size_t len);
 void other_close(struct other *o);
 
 /* Posts the access to [@addr, @addr + @len) through @key; 0 or a negative errno */
-int access_post(struct other *o, enum access access, uint32_t key,
+int access_post(struct other *o, enum access_kind access, uint32_t key,
 		uint64_t addr, uint32_t len);
 /*
  * Waits for A's completion: its status, or a negative errno. @wc gets it, @bwc that of
  * B's receive if there is one; either may be NULL.
  */
-int access_wait(struct other *o, enum access access, struct ibv_wc *wc,
+int access_wait(struct other *o, enum access_kind access, struct ibv_wc *wc,
 		struct ibv_wc *bwc);
 /* Both */
-int access_run(struct other *o, enum access access, uint32_t key, uint64_t addr,
+int access_run(struct other *o, enum access_kind access, uint32_t key, uint64_t addr,
 	       uint32_t len, struct ibv_wc *wc, struct ibv_wc *bwc);
 
 /*
@@ -66,7 +66,7 @@ int access_run(struct other *o, enum access access, uint32_t key, uint64_t addr,
  * byte: written ones become those of fill() with @seed, read ones must be so already.
  * 0; the status of the completion; or a negative errno, -EBADMSG for a wrong byte.
  */
-int access_check(struct other *o, enum access access, uint32_t key, uint64_t addr,
+int access_check(struct other *o, enum access_kind access, uint32_t key, uint64_t addr,
 		 void *mem, uint32_t len, uint64_t seed);
 
 #endif

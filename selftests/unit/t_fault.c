@@ -171,7 +171,7 @@ static u8 resume(struct host *h, const struct fault *f, bool error)
 }
 
 /* the parts that memory plays, HM 6.2, and the type of the fault in it */
-enum part { SEND_FROM, WRITE_FROM, READ_FROM, RECV_TO, WRITE_TO, READ_TO, ATOMIC_AT, ATOMIC_TO, PARTS };
+enum role { SEND_FROM, WRITE_FROM, READ_FROM, RECV_TO, WRITE_TO, READ_TO, ATOMIC_AT, ATOMIC_TO, PARTS };
 
 static const struct {
 	u8 type;
@@ -184,7 +184,7 @@ static const struct {
 };
 
 /* at @at of the region whose pages may be absent; returns the WQE index */
-static u16 post_part_as(struct host *h, struct pair *p, enum part part, u32 key, u64 at, u32 len)
+static u16 post_part_as(struct host *h, struct pair *p, enum role part, u32 key, u64 at, u32 len)
 {
 	u64 va = BASE + at;
 
@@ -210,13 +210,13 @@ static u16 post_part_as(struct host *h, struct pair *p, enum part part, u32 key,
 	}
 }
 
-static u16 post_part(struct host *h, enum part part, u64 at, u32 len)
+static u16 post_part(struct host *h, enum role part, u64 at, u32 len)
 {
 	return post_part_as(h, &h->p, part, h->key, at, len);
 }
 
 /* it is over, and every byte is where it belongs; both memories are filled anew */
-static void expect_moved(const char *file, int line, struct host *h, enum part part, u16 index, u64 at, u32 len)
+static void expect_moved(const char *file, int line, struct host *h, enum role part, u16 index, u64 at, u32 len)
 {
 	struct mem *to = parts[part].reads ? &h->pin : &h->mem;
 	u32 seed = parts[part].reads ? 2 : 1;
@@ -277,7 +277,7 @@ TEST_ODP("HM-6.2 HM-6.3", every_part_that_memory_plays)
 	struct host h = host_new(m);
 	u32 last_token = 0;
 
-	for (enum part part = 0; part < PARTS; part++) {
+	for (enum role part = 0; part < PARTS; part++) {
 		bool ours = part != READ_FROM && part != WRITE_TO && part != ATOMIC_AT && part != RECV_TO;
 		struct qp *qp = ours ? h.p.a : h.p.b;
 		u32 len = parts[part].atomic ? 8 : 5000;
@@ -352,7 +352,7 @@ TEST_ODP("HM-6.3", several_faults_in_one_message)
 {
 	struct host h = host_new(m);
 
-	for (enum part part = 0; part <= READ_TO; part++) {
+	for (enum role part = 0; part <= READ_TO; part++) {
 		/* pages that are there: 1, 2, 5 */
 		const unsigned int hole[] = { 0, 3, 4, 6, 7 };
 		const u32 len = 8 * PAGE - 100;
@@ -421,7 +421,7 @@ TEST_ODP("HM-6.1", the_right_that_is_missing)
 {
 	struct host h = host_new(m);
 
-	for (enum part part = 0; part < PARTS; part++) {
+	for (enum role part = 0; part < PARTS; part++) {
 		u32 len = parts[part].atomic ? 8 : 64;
 		struct fault f;
 		u16 index;
@@ -537,7 +537,7 @@ TEST_ODP("HM-6.6", answered_with_an_error)
 {
 	struct host h = host_new(m);
 
-	for (enum part part = 0; part < PARTS; part++) {
+	for (enum role part = 0; part < PARTS; part++) {
 		u32 len = parts[part].atomic ? 8 : 3 * PAGE;
 		struct mlx5_cqe64 c;
 		struct fault f;
@@ -614,7 +614,7 @@ TEST_ODP("HM-6.11", answers_without_effect)
 {
 	struct host h = host_new(m);
 
-	for (enum part part = 0; part < PARTS; part++) {
+	for (enum role part = 0; part < PARTS; part++) {
 		unsigned int faults = 0;
 		struct mlx5_cqe64 c;
 		struct fault f;
@@ -676,7 +676,7 @@ TEST_ODP("HM-6.12", wrong_answers)
 	const u16 op = 0x204;
 	struct host h = host_new(m);
 
-	for (enum part part = 0; part <= READ_TO; part++) {
+	for (enum role part = 0; part <= READ_TO; part++) {
 		struct fault f;
 		u16 index;
 
@@ -704,7 +704,7 @@ TEST_ODP("HM-6.13", the_queue_pair_goes_first)
 	const struct qp_path path = {};
 
 	for (size_t way = 0; way < ARRAY_SIZE(ways); way++) {
-		for (enum part part = 0; part < PARTS; part++) {
+		for (enum role part = 0; part < PARTS; part++) {
 			struct machine *one = machine_power_on();
 			struct mlx5_cqe64 c;
 			struct host h;
@@ -745,7 +745,7 @@ TEST_ODP("HM-6.14", a_peer_that_waits_has_not_fallen_silent)
 	struct host h = host_new(m);
 
 	h.p = pair_new_attr(m, (struct qp_attr){}, (struct qp_attr){}, path);
-	for (enum part part = 0; part < PARTS; part++) {
+	for (enum role part = 0; part < PARTS; part++) {
 		u32 len = parts[part].atomic ? 8 : 100;
 		struct fault f;
 		u16 index;
@@ -779,7 +779,7 @@ TEST("HM-6.18", not_enabled)
 {
 	struct host h = host_new(m);
 
-	for (enum part part = 0; part < PARTS; part++) {
+	for (enum role part = 0; part < PARTS; part++) {
 		struct mlx5_cqe64 c;
 
 		post_part(&h, part, 0, 8);
