@@ -40,6 +40,8 @@
 #define MEMORY_MAX	"83886080"
 #define HOG		(64ul << 20)
 
+#define PATIENCE_US	240000000
+
 static struct {
 	volatile bool stop;
 	unsigned int seed;
@@ -71,7 +73,8 @@ struct model {
 	struct ibv_mr *explicit, *implicit, *pinned;
 	char *area;		/* on demand, but for its last MAX_LEN bytes: pinned */
 	char *shadow;		/* what @area should hold */
-	uint64_t dice, writes, ops, changes;
+	uint64_t dice, writes;
+	volatile uint64_t ops, changes;
 };
 
 #define ODP_LEN		(AREA - MAX_LEN)
@@ -246,7 +249,8 @@ static void *model_run(void *arg)
 
 struct disturber {
 	struct model *models;
-	uint64_t dice, times;
+	uint64_t dice;
+	volatile uint64_t times;
 };
 
 static void disturb_by_fork(struct disturber *d)
@@ -332,7 +336,7 @@ struct stale {
 	int fd;
 	bool reads;
 	volatile uint64_t stamp;	/* of what the window shows since it was set */
-	uint64_t rounds, done;
+	volatile uint64_t rounds, done;
 };
 
 static bool stale_open(struct stale *s, bool reads)
@@ -470,6 +474,17 @@ static void unlimit_memory(void)
 		printf("# the swap space stays\n");
 }
 
+/* Has every thread got on? */
+static bool enough(const struct model *models, const struct stale *writes,
+		   const struct stale *reads, const struct disturber *d)
+{
+	for (int i = 0; i < MODELS; i++)
+		if (models[i].ops < 20 || models[i].changes < 5)
+			return false;
+	return writes->done > 20 && reads->done > 20 && writes->rounds > 20 &&
+	       reads->rounds > 20 && d->times > 20;
+}
+
 /* only tests with a fixture may say how long they take */
 FIXTURE(odp_torture) {
 };
@@ -515,27 +530,23 @@ TEST_F_TIMEOUT(odp_torture, hm_6_8_hm_6_21, 7200)
 	ASSERT_EQ(0, pthread_create(&thread[n++], NULL, stale_moves, &writes));
 	ASSERT_EQ(0, pthread_create(&thread[n++], NULL, stale_traffic, &reads));
 	ASSERT_EQ(0, pthread_create(&thread[n++], NULL, stale_moves, &reads));
-	while (!torture.stop && now_us() < end)
+	/* a machine that is busy otherwise gets more time */
+	while (!torture.stop && now_us() < end + PATIENCE_US &&
+	       (now_us() < end || !enough(models, &writes, &reads, &d)))
 		usleep(100000);
 	torture.stop = true;
 	while (n)
 		pthread_join(thread[--n], NULL);
 
 	EXPECT_STREQ("", torture.failed);
+	EXPECT_TRUE(enough(models, &writes, &reads, &d));
 	for (int i = 0; i < MODELS; i++) {
 		printf("# model %d: %lu accesses, %lu changes\n", i, models[i].ops, models[i].changes);
 		ops += models[i].ops;
-		EXPECT_LT(20, models[i].ops);
-		EXPECT_LT(5, models[i].changes);
 	}
-	printf("# stale: %lu writes over %lu moves, %lu reads over %lu; %lu disturbances, %lld faults\n",
+	printf("# stale: %lu writes, %lu moves, %lu reads, %lu moves; %lu disturbances, %lld faults\n",
 	       writes.done, writes.rounds, reads.done, reads.rounds, d.times,
 	       hw_counter("page_fault") - faults);
-	EXPECT_LT(20, writes.done);
-	EXPECT_LT(20, reads.done);
-	EXPECT_LT(20, writes.rounds);
-	EXPECT_LT(20, reads.rounds);
-	EXPECT_LT(20, d.times);
 	if (faults >= 0)
 		EXPECT_LT(ops / 10, hw_counter("page_fault") - faults);
 	for (int i = 0; i < MODELS; i++)
