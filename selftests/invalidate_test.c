@@ -164,8 +164,8 @@ struct writer {
 
 static void *writer(void *arg)
 {
+	FIXTURE_DATA(invalidate) *self = ((struct writer *)arg)->self;
 	struct writer *w = arg;
-	FIXTURE_DATA(invalidate) *self = w->self;
 
 	while (!flag(&self->quit)) {
 		if (!flag(&self->go)) {
