@@ -58,6 +58,8 @@ static int trace_on(void)
 
 /**
  * struct seen - what the HCA was asked to do
+ * @creates: keys, by commands of this process
+ * @destroys: likewise
  * @umrs: UMRs, of which the first few are kept
  */
 struct seen {
@@ -71,14 +73,16 @@ static int trace_off(struct seen *seen)
 	FILE *file = fopen(TRACING "trace", "r");
 	unsigned long long mask, offset;
 	unsigned int opcode, octowords;
-	char line[512], *at;
+	char line[512], me[16], *at;
 
+	/* meanwhile the core may be destroying keys that waited for too long */
+	snprintf(me, sizeof(me), "-%d ", getpid());
 	memset(seen, 0, sizeof(*seen));
 	if (err || !file)
 		return err ?: -errno;
 	while (fgets(line, sizeof(line), file)) {
 		at = strstr(line, " hca_cmd: opcode=");
-		if (at && sscanf(at, " hca_cmd: opcode=0x%x", &opcode) == 1) {
+		if (at && strstr(line, me) && sscanf(at, " hca_cmd: opcode=0x%x", &opcode) == 1) {
 			seen->creates += opcode == CREATE_MKEY;
 			seen->destroys += opcode == DESTROY_MKEY;
 		}
