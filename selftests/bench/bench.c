@@ -285,6 +285,8 @@ static void windows_2(bool remote)
 		rkey = ibv_inc_rkey(rkey);
 		start = now_us();
 		expect_good(mw_bind_2(pair.b, pair.bcq, mw, &there, rkey, NULL));
+		/* rxe knows the window by this the next time */
+		mw->rkey = rkey;
 		bind += now_us() - start;
 		start = now_us();
 		if (remote)
