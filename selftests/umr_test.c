@@ -251,7 +251,7 @@ TEST_F(umr, freed_key_is_free_in_another_pd)
 		  writes(self, mr->rkey, AT(self->other), 8));
 }
 
-/* 256 MiB of address space over 2 MiB of scattered memory: 65536 entries, little cost */
+/* 256 MiB of address space over 2 MiB of memory: 65536 entries, little cost */
 static char *map_long(size_t len, int *fd)
 {
 	char *at;
@@ -267,6 +267,9 @@ static char *map_long(size_t len, int *fd)
 			 MAP_SHARED | MAP_FIXED, *fd, 0) == MAP_FAILED)
 			return NULL;
 	memset(at, 0, HUGE);
+	/* twice the same frame, as no larger page has it: else luck decides the page size */
+	if (mmap(at, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, *fd, PAGE) == MAP_FAILED)
+		return NULL;
 	return at;
 }
 
