@@ -39,7 +39,7 @@ static int load(const char *name)
 	int fd, err;
 
 	uname(&uts);
-	snprintf(path, sizeof(path), "fault/%s/%s.ko", uts.release, name);
+	snprintf(path, sizeof(path), "nth/%s/%s.ko", uts.release, name);
 	fd = open(path, O_RDONLY);
 	err = syscall(SYS_finit_module, fd, "", 0) ? -errno : 0;
 	close(fd);
