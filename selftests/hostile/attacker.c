@@ -34,20 +34,20 @@ const struct key *pick_key(struct attacker *a)
 	unsigned int how = rng_below(&a->rng, 100);
 
 	/* the first two allow everything */
-	if (how < 55)
+	if (how < 65)
 		return &a->keys[rng_below(&a->rng, 2)];
-	if (how < 84)
+	if (how < 92)
 		return &a->keys[rng_below(&a->rng, a->nkeys)];
 	odd = a->keys[rng_below(&a->rng, a->nkeys)];
-	if (how < 92) {
+	if (how < 96) {
 		odd.key = f->keys[rng_below(&a->rng, ORACLE_KEYS)];
 		if (how & 1) {
 			odd.addr = f->addr;
 			odd.len = f->len;
 		}
-	} else if (how < 95) {
-		odd.key ^= 1u << rng_below(&a->rng, 8);
 	} else if (how < 97) {
+		odd.key ^= 1u << rng_below(&a->rng, 8);
+	} else if (how < 98) {
 		odd.key = rng_below(&a->rng, 8) << 8;	/* special, or nobody's */
 	} else {
 		odd.key = f->keys[0] + rng_below(&a->rng, 0x20000) - 0x10000;
@@ -91,6 +91,21 @@ static void make_indirect(struct attacker *a)
 		a->mkey[i] = mlx5dv_create_mkey(&attr);
 		if (a->mkey[i])
 			add_key(a, a->mkey[i]->lkey, 0, AREA / 4, LIST_ROOM);
+	}
+}
+
+/* Each names the one before it: the last ones are too deep */
+static void make_chain(struct attacker *a)
+{
+	for (unsigned int i = 0; i < CHAIN; i++) {
+		const struct key *below = i ? &a->keys[a->nkeys - 1] :
+					      &a->keys[0];
+		uint32_t key;
+
+		a->chain[i] = make_list_key(a, below, &key);
+		if (!a->chain[i])
+			return;
+		add_key(a, key, below->addr, below->len, 4);
 	}
 }
 
@@ -158,6 +173,7 @@ static int attacker_open(struct attacker *a)
 	if (err)
 		return err;
 	make_indirect(a);
+	make_chain(a);
 	make_device_memory(a);
 	a->mw = ibv_alloc_mw(a->pd, IBV_MW_TYPE_2);
 	if (a->mw)

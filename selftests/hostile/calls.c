@@ -355,6 +355,37 @@ static void mkey_command(struct attacker *a, struct mailbox *m)
 	}
 }
 
+struct mlx5dv_devx_obj *make_list_key(struct attacker *a, const struct key *below,
+				      uint32_t *key)
+{
+	uint32_t in[DEVX_ST_SZ_DW(create_mkey_in) + 4 * 4] = {}, out[4] = {};
+	void *mkc = DEVX_ADDR_OF(create_mkey_in, in, memory_key_mkey_entry);
+	uint32_t *e = in + DEVX_ST_SZ_DW(create_mkey_in);
+	struct mlx5dv_devx_obj *obj;
+
+	DEVX_SET(create_mkey_in, in, opcode, MLX5_CMD_OP_CREATE_MKEY);
+	DEVX_SET(mkc, mkc, access_mode_1_0, 2);
+	DEVX_SET(mkc, mkc, lr, 1);
+	DEVX_SET(mkc, mkc, lw, 1);
+	DEVX_SET(mkc, mkc, rr, 1);
+	DEVX_SET(mkc, mkc, rw, 1);
+	DEVX_SET(mkc, mkc, a, 1);
+	DEVX_SET(mkc, mkc, umr_en, 1);
+	DEVX_SET(mkc, mkc, qpn, 0xffffff);
+	DEVX_SET(mkc, mkc, pd, a->pdn);
+	DEVX_SET64(mkc, mkc, start_addr, below->addr);
+	DEVX_SET64(mkc, mkc, len, below->len);
+	DEVX_SET(mkc, mkc, translations_octword_size, 4);
+	DEVX_SET(create_mkey_in, in, translations_octword_actual_size, 4);
+	e[0] = htobe32(below->len);
+	e[1] = htobe32(below->key);
+	e[2] = htobe32(below->addr >> 32);
+	e[3] = htobe32(below->addr);
+	obj = mlx5dv_devx_obj_create(a->r.ctx, in, sizeof(in), out, sizeof(out));
+	*key = DEVX_GET(create_mkey_out, out, mkey_index) << 8;
+	return obj;
+}
+
 /* The commands that name the object @id, as modify and query send them */
 static void on_object(struct attacker *a, struct mlx5dv_devx_obj *obj,
 		      uint32_t id)

@@ -102,7 +102,8 @@ void oracle_run(void);
 
 /* attacker.c */
 #define QPS		4
-#define KEYS		24
+#define KEYS		32
+#define CHAIN		6
 #define AREA		(64 * PAGE)
 
 /**
@@ -143,6 +144,7 @@ struct attacker {
 	struct ibv_mr *mr[6];
 	struct ibv_mw *mw;
 	struct mlx5dv_mkey *mkey[8];
+	struct mlx5dv_devx_obj *chain[CHAIN];
 	struct ibv_dm *dm;
 	struct ibv_mr *dm_mr;
 	struct mlx5dv_devx_umem *umem;
@@ -162,6 +164,9 @@ int revive(struct attacker *a, unsigned int pair);
 /* calls.c */
 /* From now on so many of 100 system calls to the device are changed on their way */
 void twist_calls(struct attacker *a, unsigned int percent);
+/* A key whose list has one entry, which names all of @below */
+struct mlx5dv_devx_obj *make_list_key(struct attacker *a, const struct key *below,
+				      uint32_t *key);
 void verbs_round(struct attacker *a);
 void devx_round(struct attacker *a);
 void mmap_round(struct attacker *a);

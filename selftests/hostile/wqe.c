@@ -34,9 +34,9 @@ static uint64_t place(struct attacker *a, const struct key *key, uint32_t len)
 {
 	uint64_t room = key->len > len ? key->len - len : 0;
 
-	if (rng_often(&a->rng, 4))
+	if (rng_often(&a->rng, 2))
 		return rng_odd(&a->rng);
-	if (rng_often(&a->rng, 4))
+	if (rng_often(&a->rng, 2))
 		return key->addr + key->len - rng_below(&a->rng, len + 2);
 	return key->addr + (rng_below(&a->rng, room / 8 + 1) * 8);
 }
@@ -84,6 +84,10 @@ static void entry(struct attacker *a, uint8_t *to)
 	uint64_t va = htobe64(place(a, key, len));
 	uint32_t count = htobe32(len), number = htobe32(key->key);
 
+	if (rng_often(&a->rng, 3))
+		number = htobe32(0x100 << rng_below(&a->rng, 3));
+	if (rng_often(&a->rng, 3))
+		count = htobe32(0x80000001);
 	memcpy(to, &count, 4);
 	memcpy(to + 4, &number, 4);
 	memcpy(to + 8, &va, 8);
@@ -119,14 +123,15 @@ static void fill_list(struct attacker *a, uint8_t *list, unsigned int octwords)
 }
 
 /* HM 8: what libmlx5 asks of a UMR, and more */
-static void umr_segments(struct attacker *a, struct raw_wqe *w)
+static void umr_segments(struct attacker *a, struct raw *raw, struct raw_wqe *w)
 {
 	struct mlx5_wqe_umr_ctrl_seg umr = {};
 	struct mlx5_wqe_mkey_context_seg mkc = {};
 	struct key *key = (struct key *)pick_key(a);
 	unsigned int octwords = 4 * rng_below(&a->rng, 5);
+	uint32_t qpn = rng_often(&a->rng, 60) ? 0xffffff : raw->qpn;
 	bool by_pointer = rng_often(&a->rng, 40);
-	uint64_t mask = 0;
+	uint64_t mask;
 
 	/* mostly a key that can be changed */
 	for (int i = 0; i < 20 && !key->umr && rng_often(&a->rng, 95); i++)
@@ -145,7 +150,7 @@ static void umr_segments(struct attacker *a, struct raw_wqe *w)
 	/* len, start, key, rights, free; sometimes what is not allowed */
 	mask = 1 | 1ull << 6 | 1ull << 18 | 1ull << 19 | 1ull << 20 | 1ull << 21 |
 	       1ull << 29;
-	if (rng_often(&a->rng, 30))
+	if (rng_often(&a->rng, 60))
 		mask |= 1ull << 14;
 	if (rng_often(&a->rng, 30))
 		mask |= 1ull << 13;
@@ -158,9 +163,9 @@ static void umr_segments(struct attacker *a, struct raw_wqe *w)
 	mkc.access_flags = 0x3c << 1 | 0x04;		/* lr and others */
 	if (rng_often(&a->rng, 30))
 		mkc.access_flags &= rng_u64(&a->rng) | 0x04;
-	mkc.qpn_mkey = htobe32((rng_often(&a->rng, 70) ? 0xffffff :
-				a->raw[rng_below(&a->rng, QPS)].qpn) << 8 |
-			       (key->key & 0xff));
+	if (rng_often(&a->rng, 10))
+		qpn = a->raw[rng_below(&a->rng, QPS)].qpn;
+	mkc.qpn_mkey = htobe32(qpn << 8 | (key->key & 0xff));
 	mkc.flags_pd = htobe32(rng_often(&a->rng, 90) ? a->pdn :
 			       shared->facts.pdn);
 	mkc.start_addr = htobe64(rng_often(&a->rng, 80) ? key->addr :
@@ -183,9 +188,7 @@ static void umr_segments(struct attacker *a, struct raw_wqe *w)
 		if (octwords > 128)
 			octwords = 128;
 		fill_list(a, (uint8_t *)a->area + at, octwords);
-		/* the list half is registered by none but the whole umem: use
-		 * what is, at the same distance
-		 */
+		/* what no key reaches cannot be found there */
 		raw_data(w, AT(a->area) + at % (AREA / 2), octwords * 16,
 			 pick_key(a)->key);
 		memcpy(a->area + at % (AREA / 2), a->area + at, octwords * 16);
@@ -215,7 +218,7 @@ static void one_wqe(struct attacker *a, unsigned int q)
 	case MLX5_OPCODE_NOP:
 		break;
 	case MLX5_OPCODE_UMR:
-		umr_segments(a, &w);
+		umr_segments(a, raw, &w);
 		break;
 	case MLX5_OPCODE_SEND_INVAL:
 		w.ctrl.imm = htobe32(pick_key(a)->key);
@@ -229,8 +232,10 @@ static void one_wqe(struct attacker *a, unsigned int q)
 		break;
 	case MLX5_OPCODE_ATOMIC_CS:
 	case MLX5_OPCODE_ATOMIC_FA:
-		key = pick_key(a);
-		raw_remote(&w, place(a, key, 8), key->key);
+		key = rng_often(&a->rng, 30) ?
+			&a->keys[rng_below(&a->rng, a->nkeys)] : pick_key(a);
+		raw_remote(&w, place(a, key, 8) & ~(rng_often(&a->rng, 95) * 7ull),
+			   key->key);
 		raw_atomic(&w, rng_u64(&a->rng), rng_odd(&a->rng));
 		data_segments(a, &w);
 		break;
@@ -242,11 +247,11 @@ static void one_wqe(struct attacker *a, unsigned int q)
 		else
 			data_segments(a, &w);
 	}
-	if (rng_often(&a->rng, 6))
+	if (rng_often(&a->rng, 2))
 		ds = rng_below(&a->rng, 64);
 	raw_put(raw, &w, ds);
 	/* what is changed now may be anything, the size and index included */
-	if (rng_often(&a->rng, 8))
+	if (rng_often(&a->rng, 4))
 		rng_twist(&a->rng, raw_block(raw, raw->pi -
 					     (w.len + BB - 1) / BB),
 			  BB);
@@ -257,7 +262,7 @@ static void receives(struct attacker *a, unsigned int q)
 {
 	struct mlx5dv_qp *dv = &a->raw[q].qp;
 
-	for (unsigned int n = 1 + rng_below(&a->rng, 6); n--; ) {
+	for (unsigned int n = rng_below(&a->rng, 8); n--; ) {
 		const struct key *key = pick_key(a);
 		uint32_t len = 1024 + length(a);
 		struct mlx5_wqe_data_seg seg = {
@@ -356,11 +361,11 @@ static bool took(struct attacker *a, struct raw *raw, int ms)
 void wqe_round(struct attacker *a)
 {
 	unsigned int q = rng_below(&a->rng, QPS), bad = 0;
-	unsigned int n = 1 + rng_below(&a->rng, 4);
+	unsigned int n = 1 + rng_below(&a->rng, 8);
 	struct raw *raw = &a->raw[q];
 
 	a->tally->doing = "work requests";
-	if (rng_often(&a->rng, 70))
+	if (rng_often(&a->rng, 90))
 		receives(a, q ^ 1);
 	for (unsigned int i = 0; i < n; i++)
 		one_wqe(a, q);
