@@ -324,7 +324,7 @@ static int UVERBS_HANDLER(MLX5_IB_METHOD_DEVX_OBJ_CREATE)(struct uverbs_attr_bun
 	out = uverbs_zalloc(attrs, outlen);
 	if (IS_ERR(out))
 		return PTR_ERR(out);
-	obj = kzalloc_obj(*obj);
+	obj = kzalloc_obj(*obj, GFP_KERNEL_ACCOUNT);
 	if (!obj)
 		return -ENOMEM;
 	obj->dev = to_sdev(context->ibucontext.device);
@@ -548,7 +548,7 @@ static int UVERBS_HANDLER(MLX5_IB_METHOD_DEVX_UMEM_REG)(struct uverbs_attr_bundl
 	if (err)
 		return err;
 
-	obj = kzalloc_obj(*obj);
+	obj = kzalloc_obj(*obj, GFP_KERNEL_ACCOUNT);
 	if (!obj)
 		return -ENOMEM;
 	obj->obj.dev = to_sdev(context->ibucontext.device);

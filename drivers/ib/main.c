@@ -491,11 +491,16 @@ static int shca_power_on(struct shca_dev *dev)
 		err = -ENOMEM;
 		goto unregister_parent;
 	}
+	dev->pg_wq = alloc_ordered_workqueue("softhca_page_allocator", WQ_MEM_RECLAIM);
+	if (!dev->pg_wq) {
+		err = -ENOMEM;
+		goto destroy_wq;
+	}
 	shca_pagealloc_init(dev);
 	dev->hca = hca_create(&shca_host_ops, dev);
 	if (!dev->hca) {
 		err = -ENOMEM;
-		goto destroy_wq;
+		goto destroy_pg_wq;
 	}
 	err = shca_function_setup(dev);
 	if (err)
@@ -510,6 +515,8 @@ teardown_function:
 destroy_hca:
 	hca_destroy(dev->hca);
 	shca_pagealloc_cleanup(dev);
+destroy_pg_wq:
+	destroy_workqueue(dev->pg_wq);
 destroy_wq:
 	destroy_workqueue(dev->wq);
 unregister_parent:
@@ -521,10 +528,11 @@ static void shca_power_off(struct shca_dev *dev)
 {
 	shca_unload(dev);
 	/* A page request may still be in the queue. */
-	flush_workqueue(dev->wq);
+	flush_workqueue(dev->pg_wq);
 	shca_function_teardown(dev);
 	hca_destroy(dev->hca);
 	shca_pagealloc_cleanup(dev);
+	destroy_workqueue(dev->pg_wq);
 	destroy_workqueue(dev->wq);
 	platform_device_unregister(dev->pdev);
 }

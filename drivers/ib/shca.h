@@ -136,7 +136,8 @@ struct shca_memic {
  * @pdev: parent device, which does the DMA mapping
  * @entry: in the module's list of devices (link.c)
  * @ndev: the interface behind the port; only compared, never followed
- * @wq: slow work that the HCA asks for, and UAR polling
+ * @wq: UAR polling
+ * @pg_wq: page requests, which must not wait for what programs keep busy
  * @caps: capabilities, constant after bring-up
  * @mkeys: special keys, constant after bring-up
  * @uar_id: UAR of the kernel, for the event queues and for UMRs
@@ -165,6 +166,7 @@ struct shca_dev {
 	struct list_head entry;
 	struct net_device *ndev;
 	struct workqueue_struct *wq;
+	struct workqueue_struct *pg_wq;
 	struct shca_caps caps;
 	struct shca_mkeys mkeys;
 	u32 uar_id;
