@@ -252,6 +252,7 @@ static int shca_alloc_ucontext(struct ib_ucontext *uctx, struct ib_udata *udata)
 	xa_init(&context->uars);
 	INIT_LIST_HEAD(&context->db_page_list);
 	mutex_init(&context->db_page_mutex);
+	mutex_init(&context->table_mutex);
 	err = shca_cmd_alloc_transport_domain(dev, context->devx_uid, &context->tdn);
 	if (err)
 		goto destroy_uctx;
@@ -261,6 +262,8 @@ static int shca_alloc_ucontext(struct ib_ucontext *uctx, struct ib_udata *udata)
 	err = ib_respond_udata(udata, resp);
 	if (err)
 		goto dealloc_td;
+	mmgrab(current->mm);
+	context->mm = current->mm;
 	return 0;
 
 dealloc_td:
@@ -279,6 +282,8 @@ static void shca_dealloc_ucontext(struct ib_ucontext *uctx)
 	shca_cmd_dealloc_transport_domain(dev, context->devx_uid, context->tdn);
 	if (context->devx_uid)
 		shca_cmd_destroy_uctx(dev, context->devx_uid);
+	mmdrop(context->mm);
+	WARN_ON(context->table_bytes);
 	WARN_ON(!xa_empty(&context->uars));
 	WARN_ON(!list_empty(&context->db_page_list));
 }

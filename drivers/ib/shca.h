@@ -196,6 +196,9 @@ struct shca_dev {
  * @tdn: transport domain
  * @devx_uid: what the HCA knows the context by, 0 if it may not use DEVX
  * @cqe_version: format of completions that libmlx5 agreed to
+ * @table_mutex: protects @table_bytes
+ * @table_bytes: keys made by commands, with their translation tables
+ * @mm: who opened the file, and is charged for them
  */
 struct shca_ucontext {
 	struct ib_ucontext ibucontext;
@@ -205,6 +208,9 @@ struct shca_ucontext {
 	u32 tdn;
 	u16 devx_uid;
 	u8 cqe_version;
+	struct mutex table_mutex;
+	u64 table_bytes;
+	struct mm_struct *mm;
 };
 
 /* What an mmap offset stands for. */
