@@ -61,6 +61,12 @@ static int in_child(int (*fn)(void *arg), void *arg)
 	return WEXITSTATUS(status);
 }
 
+/* An open device with a protection domain: NULL if that does not work */
+static struct ibv_pd *open_pd(struct rdma *r)
+{
+	return rdma_open(r) ? NULL : ibv_alloc_pd(r->ctx);
+}
+
 /* Does everything still work for who keeps to the limits? */
 static bool neighbour_works(struct pair *p)
 {
@@ -127,8 +133,8 @@ static int keys_until_enomem(void *arg)
 	struct ibv_pd *pd;
 	struct rdma r;
 
-	if (rdma_open(&r) || !(pd = ibv_alloc_pd(r.ctx)) ||
-	    limit_memlock(*(long *)arg))
+	pd = open_pd(&r);
+	if (!pd || limit_memlock(*(long *)arg))
 		return TROUBLE;
 	before = pinned_kib();
 	for (int round = 0; round < 2; round++) {
@@ -171,7 +177,8 @@ static int small_keys(void *arg)
 	struct rdma r;
 	int n = 0;
 
-	if (rdma_open(&r) || !(attr.pd = ibv_alloc_pd(r.ctx)))
+	attr.pd = open_pd(&r);
+	if (!attr.pd)
 		return TROUBLE;
 	before = pinned_kib();
 	while (n < 128 && mlx5dv_create_mkey(&attr))
@@ -347,7 +354,8 @@ static int commands(void *arg)
 	struct rdma r;
 	int n = 0;
 
-	if (join() || rdma_open(&r) || !(pd = ibv_alloc_pd(r.ctx)))
+	pd = join() ? NULL : open_pd(&r);
+	if (!pd)
 		return TROUBLE;
 	errno = 0;
 	while (n < MAX_KEYS && long_key(pd))
@@ -419,8 +427,9 @@ static int queue_pairs_are_charged(void *arg)
 	long before;
 	struct rdma r;
 
-	if (join() || rdma_open(&r) || !(pd = ibv_alloc_pd(r.ctx)) ||
-	    !(cq = ibv_create_cq(r.ctx, 1, NULL, NULL, 0)))
+	pd = join() ? NULL : open_pd(&r);
+	cq = pd ? ibv_create_cq(r.ctx, 1, NULL, NULL, 0) : NULL;
+	if (!cq)
 		return TROUBLE;
 	before = kernel_memory();
 	for (int i = 0; i < QPS; i++) {
@@ -441,7 +450,8 @@ static int sums_are_charged(void *arg)
 	long before;
 	struct rdma r;
 
-	if (join() || rdma_open(&r) || !(pd = ibv_alloc_pd(r.ctx)))
+	pd = join() ? NULL : open_pd(&r);
+	if (!pd)
 		return TROUBLE;
 	before = kernel_memory();
 	for (int i = 0; i < 8; i++)

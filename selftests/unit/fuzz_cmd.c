@@ -280,15 +280,30 @@ static void command(struct user *u, struct in *in)
 	u16 opcode, destroyer;
 
 	switch (what % 9) {
-	case 0: umem(u, in, &c); break;
-	case 1: cq(u, in, &c, MLX5_CMD_OP_CREATE_CQ); break;
-	case 2: qp(u, in, &c); break;
-	case 3: transition(u, in, &c); break;
-	case 4: mkey(u, in, &c); break;
-	case 5: query(u, in, &c); break;
-	case 6: cq(u, in, &c, MLX5_CMD_OP_MODIFY_CQ); break;
-	case 7: transition(u, in, &c); break;
-	default: alloc(u, in, &c);
+	case 0:
+		umem(u, in, &c);
+		break;
+	case 1:
+		cq(u, in, &c, MLX5_CMD_OP_CREATE_CQ);
+		break;
+	case 2:
+		qp(u, in, &c);
+		break;
+	case 3:
+	case 7:
+		transition(u, in, &c);
+		break;
+	case 4:
+		mkey(u, in, &c);
+		break;
+	case 5:
+		query(u, in, &c);
+		break;
+	case 6:
+		cq(u, in, &c, MLX5_CMD_OP_MODIFY_CQ);
+		break;
+	default:
+		alloc(u, in, &c);
 	}
 	how = in_u8(in);
 	opcode = MLX5_GET(general_obj_in_cmd_hdr, c.in, opcode);
