@@ -45,7 +45,7 @@ demo:
 	@$(vm)/payload-run ./demo-guest
 
 bench:
-	@$(vm)/payload-run ./bench/run
+	@TIMEOUT=$${TIMEOUT:-900} $(vm)/payload-run ./bench/run
 
 install:
 	@VERSION=$(VERSION) KDIR=$(KDIR) scripts/install

@@ -156,6 +156,9 @@ static void hca_umr_merge(void *to, const void *from, u64 mask)
 	HCA_TAKE(MLX5_MKEY_MASK_RELAXED_ORDERING_WRITE, relaxed_ordering_write);
 	HCA_TAKE(MLX5_MKEY_MASK_FREE, free);
 	HCA_TAKE(MLX5_MKEY_MASK_RELAXED_ORDERING_READ, relaxed_ordering_read);
+	if (mask & HCA_MKEY_MASK_GENERATION)
+		MLX5_SET(mkc_generation, to, generation_counter,
+			 MLX5_GET(mkc_generation, from, generation_counter));
 #undef HCA_TAKE
 	if (mask & HCA_MKEY_MASK_GENERATION)
 		hca_umr_merge_generation(to, from);
@@ -254,6 +257,7 @@ static void hca_umr_apply(struct hca *hca, struct hca_mkey *mkey, const struct h
 	hca_mkey_freeze(hca, mkey);
 	memcpy(mkey->image, image, MLX5_ST_SZ_BYTES(mkc));
 	hca_mkc_decode(mkey->image, &mkey->mkc);
+	mkey->generation += !!octwords;
 	hca_xlt_write(&mkey->xlt, hca_umr_offset(wqe) * HCA_OCTWORD, list,
 		      octwords * HCA_OCTWORD);
 	if (mkey->klms && octwords)

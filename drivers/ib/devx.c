@@ -111,6 +111,7 @@ SHCA_DEVX_SAME(destroy_umem_in, umem_id, query_qp_in, qpn);
  * @has_uar: it is a queue,
  * @uar_id: that rings this UAR
  * @table_bytes: what it was charged for
+ * @mkey: a key whose table names keys: page faults look below it
  */
 struct shca_devx_obj {
 	struct shca_dev *dev;
@@ -120,6 +121,7 @@ struct shca_devx_obj {
 	bool has_uar;
 	u32 uar_id;
 	u64 table_bytes;
+	struct shca_mkey mkey;
 };
 
 /**
@@ -308,8 +310,20 @@ static int shca_devx_check_mkey(struct shca_devx_obj *obj, struct shca_ucontext 
 	/* A list of other keys has no address of its own; anything else only by a umem. */
 	if (access_mode != MLX5_MKC_ACCESS_MODE_KLMS && access_mode != MLX5_MKC_ACCESS_MODE_KSM)
 		MLX5_SET(create_mkey_in, in, mkey_umem_valid, 1);
+	if (access_mode == MLX5_MKC_ACCESS_MODE_KLMS)
+		obj->mkey.ndescs = MLX5_GET(mkc, mkc, translations_octword_size);
 	return shca_devx_charge(obj, context, MLX5_ST_SZ_BYTES(mkc) + SHCA_OCTOWORD *
 				(u64)MLX5_GET(mkc, mkc, translations_octword_size));
+}
+
+/* The HCA has made it: let page faults find it. */
+static int shca_devx_handle_mkey_indirect(struct shca_devx_obj *obj)
+{
+	if (!obj->mkey.ndescs)
+		return 0;
+	obj->mkey.type = SHCA_MKEY_INDIRECT_DEVX;
+	obj->mkey.key = obj->id << 8;
+	return shca_store_odp_mkey(obj->dev, &obj->mkey);
 }
 
 static int shca_devx_check_cq(struct shca_devx_obj *obj, struct shca_ucontext *context, void *in,
@@ -390,12 +404,17 @@ static int UVERBS_HANDLER(MLX5_IB_METHOD_DEVX_OBJ_CREATE)(struct uverbs_attr_bun
 		goto let_go;
 	}
 	obj->id = SHCA_DEVX_CREATED_ID(out);
-	err = uverbs_copy_to(attrs, MLX5_IB_ATTR_DEVX_OBJ_CREATE_CMD_OUT, out, outlen);
+	err = shca_devx_handle_mkey_indirect(obj);
 	if (err)
 		goto destroy_obj;
+	err = uverbs_copy_to(attrs, MLX5_IB_ATTR_DEVX_OBJ_CREATE_CMD_OUT, out, outlen);
+	if (err)
+		goto forget_mkey;
 	uobj->object = obj;
 	return 0;
 
+forget_mkey:
+	shca_forget_odp_mkey(obj->dev, &obj->mkey);
 destroy_obj:
 	shca_devx_destroy(obj);
 let_go:
@@ -411,6 +430,7 @@ static int shca_devx_obj_cleanup(struct ib_uobject *uobject, enum rdma_remove_re
 	struct shca_devx_obj *obj = uobject->object;
 	int err;
 
+	shca_forget_odp_mkey(obj->dev, &obj->mkey);
 	err = shca_devx_destroy(obj);
 	if (err)
 		return err;
