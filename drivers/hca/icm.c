@@ -123,7 +123,7 @@ static void hca_page_request(struct hca *hca, s32 pages)
 	mutex_lock(&hca->icm.lock);
 	hca->icm.latched = pages;
 	mutex_unlock(&hca->icm.lock);
-	if (!hca_event(hca, MLX5_EVENT_TYPE_PAGE_REQUEST, 0, &req, sizeof(req)))
+	if (hca_event(hca, MLX5_EVENT_TYPE_PAGE_REQUEST, 0, &req, sizeof(req)))
 		return;
 	mutex_lock(&hca->icm.lock);
 	hca->icm.latched = 0;
