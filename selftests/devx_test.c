@@ -1337,8 +1337,9 @@ static void mark_log(void)
  */
 static long refusals_since_mark(void)
 {
-	FILE *log = popen("dmesg | awk 'BEGIN { n = -1 } /" MARK "/ { n = 0 } "
-			  "/ refused: status/ && n >= 0 { n++ } END { print n }'", "r");
+	static const char count[] =
+		"dmesg | awk 'BEGIN { n = -1 } /" MARK "/ { n = 0 } / refused: status/ && n >= 0 { n++ } END { print n }'";
+	FILE *log = popen(count, "r");
 	long n = -2;
 
 	if (log) {
