@@ -49,7 +49,7 @@ hca_cmd_status hca_buf_map(struct hca *hca, struct hca_buf *buf, const __be64 *p
 	nr = (in_page + size + (1ULL << shift) - 1) >> shift;
 	if ((first + nr - 1) >> (log_page - shift) >= nr_pas)
 		return HCA_REFUSE(BAD_INP_LEN_ERR, 0x10);
-	buf->chunk = kvcalloc(nr, sizeof(*buf->chunk), GFP_KERNEL);
+	buf->chunk = kvcalloc(nr, sizeof(*buf->chunk), GFP_KERNEL_ACCOUNT);
 	if (!buf->chunk)
 		return HCA_REFUSE(LIM_ERR, 0x12);
 	buf->shift = shift;

@@ -19,10 +19,12 @@ static void hca_move(void *to, const void *from, u32 len)
 {
 	if (!to)
 		return;		/* dump_fill_mkey drops what is written */
-	if (from)
-		memcpy(to, from, len);
-	else
+	if (!from)
 		memset(to, 0, len);	/* and reads as zeros */
+	else if (unlikely(to < from + len && from < to + len))
+		memmove(to, from, len);	/* a program may send to where it sends from */
+	else
+		memcpy(to, from, len);
 }
 
 /* One piece, its tail last. */

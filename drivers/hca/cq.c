@@ -50,7 +50,15 @@ static void hca_cqe_write(struct hca_cq *cq, const struct mlx5_cqe64 *cqe, u8 op
 	cq->pi++;
 }
 
-/* Is the arm in force satisfied? Then it is used up. Under cq->lock. */
+/* Under cq->lock; the caller kicks the EQ when it has let go of it. */
+static void hca_cq_tell(struct hca_cq *cq)
+{
+	struct mlx5_eqe_comp data = { .cqn = cpu_to_be32(cq->cqn) };
+
+	cq->untold = !hca_eq_write(cq->eq, MLX5_EVENT_TYPE_COMP, 0, &data, sizeof(data));
+}
+
+/* Is the arm in force satisfied? Then it is used up, and told. Under cq->lock. */
 static bool hca_cq_fire(struct hca_cq *cq)
 {
 	if (!cq->armed)
@@ -66,18 +74,32 @@ static bool hca_cq_fire(struct hca_cq *cq)
 	}
 	cq->armed = false;
 	cq->fired++;
+	hca_cq_tell(cq);
 	return true;
 }
 
-static void hca_cq_notify(struct hca_cq *cq, bool may_call)
+/**
+ * hca_cqs_retell() - an EQ has room for the events that it had none for
+ * @eq: the EQ
+ *
+ * Context: process.
+ */
+void hca_cqs_retell(struct hca_eq *eq)
 {
-	struct mlx5_eqe_comp data = { .cqn = cpu_to_be32(cq->cqn) };
+	struct hca *hca = eq->hca;
+	unsigned long index;
+	struct hca_cq *cq;
 
-	hca_eq_write(cq->eq, MLX5_EVENT_TYPE_COMP, 0, &data, sizeof(data));
-	if (may_call)
-		hca_eq_kick(cq->eq);
-	else
-		hca_eq_kick_later(cq->eq);
+	xa_for_each(&hca->cqs, index, cq) {
+		cq = hca_cq_get(hca, index);
+		if (!cq)
+			continue;
+		spin_lock_irq(&cq->lock);
+		if (cq->eq == eq && cq->untold)
+			hca_cq_tell(cq);
+		spin_unlock_irq(&cq->lock);
+		hca_ref_put(&cq->ref);
+	}
 }
 
 /**
@@ -120,7 +142,7 @@ unlock:
 	if (written)
 		hca_count(cq->hca, HCA_CNT_CQE);
 	if (fire)
-		hca_cq_notify(cq, true);
+		hca_eq_kick(cq->eq);
 }
 
 static void hca_cq_overrun(struct work_struct *work)
@@ -160,8 +182,10 @@ bool hca_cq_look_at_arm(struct hca_cq *cq, bool rung, bool may_call)
 		fire = hca_cq_fire(cq);
 	}
 	spin_unlock_irqrestore(&cq->lock, flags);
-	if (fire)
-		hca_cq_notify(cq, may_call);
+	if (fire && may_call)
+		hca_eq_kick(cq->eq);
+	else if (fire)
+		hca_eq_kick_later(cq->eq);
 	return news;
 }
 
@@ -235,7 +259,7 @@ hca_cmd_status hca_cmd_create_cq(struct hca *hca, const void *in, size_t inlen,
 	hca_cmd_status status;
 	struct hca_cq *cq;
 
-	cq = kzalloc_obj(*cq);
+	cq = kzalloc_obj(*cq, GFP_KERNEL_ACCOUNT);
 	if (!cq)
 		return HCA_REFUSE(LIM_ERR, 3);
 	cq->hca = hca;

@@ -21,6 +21,9 @@
  *  - A writer of an MKey holds one of hca->mkey_locks[], taken after sq_lock,
  *    rq_lock and umr_lock, and takes no second one (HM 11.4 R6). Nothing is allocated
  *    under it, for UMR runs in reclaim.
+ *  - What a command allocates for as long as its object lives is charged to the
+ *    memory cgroup of who sent it (GFP_KERNEL_ACCOUNT). What objects of several
+ *    share is not, and is bounded by the capabilities.
  *  - The interrupt callback is called with no spinlock held; what it may call of the
  *    wall, hca_uar_store() without HCA_STORE_INLINE, takes none but spinlocks.
  */
@@ -236,7 +239,7 @@ struct hca_xlt {
  * @answers: counts MANAGE_PAGES
  * @refusals: counts those that say "cannot give"
  * @asking: a page request event is unanswered
- * @latched: a request to be raised once an EQ subscribes, in pages
+ * @latched: a request to be raised once an EQ listens and has room, in pages
  * @quiet_until: no new request before this time, in ns of ktime_get_ns()
  * @surplus: takes care of pages that have been free for a second
  */
@@ -469,20 +472,24 @@ struct hca_walk {
 
 /**
  * struct hca_eq - event queue
- * @lock: protects the ring position and @armed
+ * @lock: protects the ring position and what is between it and @pi
  * @armed: the next event raises the interrupt
+ * @full: an event found no room
+ * @retell: there is room again: @irq_work tells what can be told late
  * @pi: producer index
  * @ci: consumer index, as the driver last told
  * @events: bitmap of subscribed event types
  * @uar: the UAR of its context
  * @users: CQs that report here
- * @irq_work: raises the interrupt when an arming finds events waiting
+ * @irq_work: raises the interrupt when an arming finds events waiting; retells
  */
 struct hca_eq {
 	struct hca *hca;
 	u32 eqn;
 	spinlock_t lock;
 	bool armed;
+	bool full;
+	bool retell;
 	u32 pi;
 	u32 ci;
 	u8 log_size;
@@ -509,6 +516,7 @@ struct hca_eq {
  * @arm_ci: consumer index when it was armed
  * @arm_seen: last arm word acted upon
  * @fired: events raised so far; the low bits are the arm sequence number
+ * @untold: the last of them found no room in @eq
  * @last_solicited: index after the last solicited or error CQE
  * @any_solicited: there was one
  * @overrun: carries the error to the queue pairs
@@ -536,6 +544,7 @@ struct hca_cq {
 	u32 arm_ci;
 	u32 arm_seen;
 	u32 fired;
+	bool untold;
 	u32 last_solicited;
 	bool any_solicited;
 	struct work_struct overrun;
@@ -1014,6 +1023,7 @@ bool hca_cq_look_at_arm(struct hca_cq *cq, bool rung, bool may_call);
 struct hca_cq *hca_cq_get(struct hca *hca, u32 cqn);
 struct hca_cq *hca_cq_use(struct hca *hca, u32 cqn, u16 uid);
 void hca_cq_unuse(struct hca_cq *cq);
+void hca_cqs_retell(struct hca_eq *eq);
 void hca_cqs_destroy(struct hca *hca);
 
 /* qp.c */

@@ -7,7 +7,9 @@
  *  - An armed EQ raises its interrupt once and is not armed afterwards. Arming with
  *    events waiting raises it at once, from a worker, so that the callback can arm
  *    without being called from inside itself.
- *  - A full EQ loses the event and counts it, as hardware does.
+ *  - A full EQ loses the event and counts it, as hardware does. But whoever fills
+ *    it must not take away what others wait for: a CQ whose event was lost, and a
+ *    page request, are told once there is room.
  */
 #include <linux/errno.h>
 #include <linux/log2.h>
@@ -19,7 +21,16 @@
 static void hca_eq_irq_work(struct work_struct *work)
 {
 	struct hca_eq *eq = container_of(work, struct hca_eq, irq_work);
+	bool retell;
 
+	spin_lock_irq(&eq->lock);
+	retell = eq->retell;
+	eq->retell = false;
+	spin_unlock_irq(&eq->lock);
+	if (retell) {
+		hca_cqs_retell(eq);
+		hca_icm_subscribed(eq->hca);
+	}
 	hca_eq_kick(eq);
 }
 
@@ -52,6 +63,8 @@ bool hca_eq_write(struct hca_eq *eq, u8 type, u8 sub_type, const void *data, siz
 		/* Pairs with the driver's barrier between the owner bit and the rest. */
 		smp_store_release(&eqe->owner, eq->pi >> eq->log_size & 1);
 		eq->pi++;
+	} else {
+		eq->full = true;
 	}
 	spin_unlock_irqrestore(&eq->lock, flags);
 	hca_count(eq->hca, room ? HCA_CNT_EQE : HCA_CNT_EQ_OVERRUN);
@@ -179,7 +192,11 @@ void hca_eq_doorbell(struct hca *hca, u32 value, bool arm)
 	if (used <= eq->pi - eq->ci)
 		eq->ci += used;
 	eq->armed |= arm;
-	pending = eq->armed && eq->pi != eq->ci;
+	if (eq->full && eq->pi - eq->ci < 1U << eq->log_size) {
+		eq->full = false;
+		eq->retell = true;
+	}
+	pending = eq->retell || (eq->armed && eq->pi != eq->ci);
 	spin_unlock_irqrestore(&eq->lock, flags);
 	if (pending)
 		hca_eq_kick_later(eq);

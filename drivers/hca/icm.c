@@ -119,16 +119,19 @@ static void hca_page_request(struct hca *hca, s32 pages)
 	struct mlx5_eqe_page_req req = { .num_pages = cpu_to_be32(pages) };
 
 	hca_count(hca, HCA_CNT_PAGE_REQUEST);
-	if (hca_event(hca, MLX5_EVENT_TYPE_PAGE_REQUEST, 0, &req, sizeof(req)) != -ENOENT)
-		return;
-	/* HM 3.3 b: nobody listens yet, so keep it until an EQ subscribes. */
+	/* HM 3.3 b: kept until an EQ subscribes, or has room. */
 	mutex_lock(&hca->icm.lock);
 	hca->icm.latched = pages;
+	mutex_unlock(&hca->icm.lock);
+	if (hca_event(hca, MLX5_EVENT_TYPE_PAGE_REQUEST, 0, &req, sizeof(req)))
+		return;
+	mutex_lock(&hca->icm.lock);
+	hca->icm.latched = 0;
 	mutex_unlock(&hca->icm.lock);
 }
 
 /**
- * hca_icm_subscribed() - an EQ began to listen to page requests
+ * hca_icm_subscribed() - an EQ began to listen to page requests, or has room again
  * @hca: the HCA
  *
  * Context: process, may sleep.
@@ -480,10 +483,10 @@ static int hca_xlt_alloc_large(struct hca *hca, struct hca_xlt *xlt)
 	int err = -ENOMEM;
 	u64 i;
 
-	xlt->pages = kvcalloc(nr, sizeof(*xlt->pages), GFP_KERNEL);
+	xlt->pages = kvcalloc(nr, sizeof(*xlt->pages), GFP_KERNEL_ACCOUNT);
 	if (!xlt->pages)
 		return err;
-	xlt->chunk = kvcalloc(nr, sizeof(*xlt->chunk), GFP_KERNEL);
+	xlt->chunk = kvcalloc(nr, sizeof(*xlt->chunk), GFP_KERNEL_ACCOUNT);
 	if (!xlt->chunk)
 		goto free_pages;
 	xlt->addr = hca_xlt_space(&hca->icm, xlt, nr);

@@ -61,7 +61,7 @@ struct hca_klms *hca_klms_alloc(u32 octwords)
 {
 	struct hca_klms *klms;
 
-	return kvzalloc(struct_size(klms, end, octwords), GFP_KERNEL);
+	return kvzalloc(struct_size(klms, end, octwords), GFP_KERNEL_ACCOUNT);
 }
 
 static void hca_klms_update_repeated(struct hca_mkey *mkey, const struct hca_repeat_ctrl *ctrl)

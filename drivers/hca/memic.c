@@ -147,7 +147,7 @@ hca_cmd_status hca_cmd_alloc_memic(struct hca *hca, const void *in, size_t inlen
 	if (range & (HCA_MEMIC_GRANULE - 1) || range > HCA_MEMIC_SIZE ||
 	    range_size > HCA_MEMIC_SIZE - range || size > range_size)
 		return HCA_REFUSE(BAD_PARAM_ERR, 4);
-	m = kzalloc_obj(*m);
+	m = kzalloc_obj(*m, GFP_KERNEL_ACCOUNT);
 	if (!m)
 		return HCA_REFUSE(LIM_ERR, 5);
 	if (!hca_uctx_use(hca, uid, &m->owner)) {

@@ -63,7 +63,7 @@ hca_cmd_status hca_number_alloc(struct hca *hca, struct xarray *xa, u32 *next, u
 
 	if (!hca_uctx_use(hca, uid, &owner))
 		return HCA_REFUSE(BAD_RES_ERR, 1);
-	number = kzalloc_obj(*number);
+	number = kzalloc_obj(*number, GFP_KERNEL_ACCOUNT);
 	if (!number)
 		goto unuse_uctx;
 	number->uid = uid;

@@ -237,7 +237,7 @@ hca_cmd_status hca_cmd_create_qp(struct hca *hca, const void *in, size_t inlen,
 	hca_cmd_status status;
 	struct hca_qp *qp;
 
-	qp = kzalloc_obj(*qp);
+	qp = kzalloc_obj(*qp, GFP_KERNEL_ACCOUNT);
 	if (!qp)
 		return HCA_REFUSE(LIM_ERR, 6);
 	qp->hca = hca;

@@ -25,9 +25,9 @@
 #define HCA_WQEBB		MLX5_SEND_WQE_BB
 #define HCA_SEGS_PER_WQEBB	(MLX5_SEND_WQE_BB / MLX5_SEND_WQE_DS)
 
-/* What a doorbell executes on the ringing thread before a worker takes over. */
-#define HCA_INLINE_BYTES	(32 << 20)
-#define HCA_INLINE_WQES		1024
+/* One turn: after that a worker takes over from the ringing thread, or another's work comes. */
+#define HCA_TURN_BYTES		(32 << 20)
+#define HCA_TURN_WQES		1024
 
 /* A time-out of 0 means "wait for ever": look again now and then (IBTA 9.7.6.1.3). */
 #define HCA_FOREVER_POLL_NS	(100ULL * NSEC_PER_MSEC)
@@ -418,7 +418,7 @@ void hca_sq_ring(struct hca_qp *qp, bool may_run)
 	do {
 		if (!mutex_trylock(&qp->sq_lock))
 			return;
-		more = hca_sq_run(qp, HCA_INLINE_BYTES, HCA_INLINE_WQES);
+		more = hca_sq_run(qp, HCA_TURN_BYTES, HCA_TURN_WQES);
 		mutex_unlock(&qp->sq_lock);
 		if (more) {
 			hca_count(qp->hca, HCA_CNT_HANDED_OVER);
@@ -440,7 +440,8 @@ void hca_sq_work(struct work_struct *work)
 	bool more;
 
 	mutex_lock(&qp->sq_lock);
-	more = hca_sq_run(qp, U64_MAX, UINT_MAX);
+	/* Nobody keeps a worker for himself, however fast he posts. */
+	more = hca_sq_run(qp, HCA_TURN_BYTES, HCA_TURN_WQES);
 	mutex_unlock(&qp->sq_lock);
 	/* As in hca_sq_ring(): who found the lock taken has raised the flag before. */
 	smp_mb();

@@ -127,7 +127,7 @@ hca_cmd_status hca_cmd_create_umem(struct hca *hca, const void *in, size_t inlen
 	if (MLX5_GET(umem, ctx, ats) || page_offset >> log_page || nr >> (63 - log_page))
 		return HCA_REFUSE(BAD_PARAM_ERR, 3);
 
-	umem = kzalloc_obj(*umem);
+	umem = kzalloc_obj(*umem, GFP_KERNEL_ACCOUNT);
 	if (!umem)
 		return HCA_REFUSE(LIM_ERR, 4);
 	umem->uid = MLX5_GET(create_umem_in, in, uid);

@@ -16,7 +16,11 @@
  *  - A queue rings a UAR of its own context and reports to an event queue for
  *    completions, so it is in nobody else's way.
  *  - Memory stays pinned until DESTROY_UMEM has succeeded.
+ *  - A key's table is memory that the kernel gives to the HCA and nobody else sees:
+ *    it counts against RLIMIT_MEMLOCK like what is pinned.
  */
+#include <linux/sched/mm.h>
+#include <linux/sched/signal.h>
 #include <rdma/mlx5_user_ioctl_cmds.h>
 #include <rdma/mlx5_user_ioctl_verbs.h>
 #include <rdma/uverbs_std_types.h>
@@ -106,6 +110,7 @@ SHCA_DEVX_SAME(destroy_umem_in, umem_id, query_qp_in, qpn);
  * @uid: whose it is
  * @has_uar: it is a queue,
  * @uar_id: that rings this UAR
+ * @table_bytes: what it was charged for
  * @mkey: a key whose table names keys: page faults look below it
  */
 struct shca_devx_obj {
@@ -115,6 +120,7 @@ struct shca_devx_obj {
 	u16 uid;
 	bool has_uar;
 	u32 uar_id;
+	u64 table_bytes;
 	struct shca_mkey mkey;
 };
 
@@ -253,7 +259,46 @@ static void shca_devx_unuse_queue(struct shca_devx_obj *obj, struct shca_ucontex
 		shca_uar_unuse(context, obj->uar_id);
 }
 
-static int shca_devx_check_mkey(struct shca_devx_obj *obj, void *in, size_t inlen)
+static int shca_devx_charge(struct shca_devx_obj *obj, struct shca_ucontext *context, u64 bytes)
+{
+	u64 limit = rlimit(RLIMIT_MEMLOCK) >> PAGE_SHIFT;
+	u64 npages;
+	int err = 0;
+
+	mutex_lock(&context->table_mutex);
+	npages = PFN_UP(context->table_bytes + bytes) - PFN_UP(context->table_bytes);
+	if (atomic64_add_return(npages, &context->mm->pinned_vm) > limit &&
+	    !capable(CAP_IPC_LOCK)) {
+		atomic64_sub(npages, &context->mm->pinned_vm);
+		err = -ENOMEM;
+	} else {
+		context->table_bytes += bytes;
+		obj->table_bytes = bytes;
+	}
+	mutex_unlock(&context->table_mutex);
+	return err;
+}
+
+static void shca_devx_uncharge(struct shca_devx_obj *obj, struct shca_ucontext *context)
+{
+	u64 left;
+
+	mutex_lock(&context->table_mutex);
+	left = context->table_bytes - obj->table_bytes;
+	atomic64_sub(PFN_UP(context->table_bytes) - PFN_UP(left), &context->mm->pinned_vm);
+	context->table_bytes = left;
+	mutex_unlock(&context->table_mutex);
+}
+
+/* What the object held besides itself. */
+static void shca_devx_let_go(struct shca_devx_obj *obj, struct shca_ucontext *context)
+{
+	shca_devx_unuse_queue(obj, context);
+	shca_devx_uncharge(obj, context);
+}
+
+static int shca_devx_check_mkey(struct shca_devx_obj *obj, struct shca_ucontext *context, void *in,
+				size_t inlen)
 {
 	void *mkc = MLX5_ADDR_OF(create_mkey_in, in, memory_key_mkey_entry);
 	u8 access_mode;
@@ -265,9 +310,10 @@ static int shca_devx_check_mkey(struct shca_devx_obj *obj, void *in, size_t inle
 	/* A list of other keys has no address of its own; anything else only by a umem. */
 	if (access_mode != MLX5_MKC_ACCESS_MODE_KLMS && access_mode != MLX5_MKC_ACCESS_MODE_KSM)
 		MLX5_SET(create_mkey_in, in, mkey_umem_valid, 1);
-	else if (access_mode == MLX5_MKC_ACCESS_MODE_KLMS)
+	if (access_mode == MLX5_MKC_ACCESS_MODE_KLMS)
 		obj->mkey.ndescs = MLX5_GET(mkc, mkc, translations_octword_size);
-	return 0;
+	return shca_devx_charge(obj, context, MLX5_ST_SZ_BYTES(mkc) + SHCA_OCTOWORD *
+				(u64)MLX5_GET(mkc, mkc, translations_octword_size));
 }
 
 /* The HCA has made it: let page faults find it. */
@@ -311,7 +357,7 @@ static int shca_devx_check_create(struct shca_devx_obj *obj, struct shca_ucontex
 				  void *in, size_t inlen)
 {
 	switch (obj->type) {
-	case MLX5_CMD_OP_CREATE_MKEY:	return shca_devx_check_mkey(obj, in, inlen);
+	case MLX5_CMD_OP_CREATE_MKEY:	return shca_devx_check_mkey(obj, context, in, inlen);
 	case MLX5_CMD_OP_CREATE_CQ:	return shca_devx_check_cq(obj, context, in, inlen);
 	case MLX5_CMD_OP_CREATE_QP:	return shca_devx_check_qp(obj, context, in, inlen);
 	default:			return 0;
@@ -338,7 +384,7 @@ static int UVERBS_HANDLER(MLX5_IB_METHOD_DEVX_OBJ_CREATE)(struct uverbs_attr_bun
 	out = uverbs_zalloc(attrs, outlen);
 	if (IS_ERR(out))
 		return PTR_ERR(out);
-	obj = kzalloc_obj(*obj);
+	obj = kzalloc_obj(*obj, GFP_KERNEL_ACCOUNT);
 	if (!obj)
 		return -ENOMEM;
 	obj->dev = to_sdev(context->ibucontext.device);
@@ -355,7 +401,7 @@ static int UVERBS_HANDLER(MLX5_IB_METHOD_DEVX_OBJ_CREATE)(struct uverbs_attr_bun
 	if (err) {
 		err = shca_devx_respond(attrs, MLX5_IB_ATTR_DEVX_OBJ_CREATE_CMD_OUT, out, outlen,
 					err);
-		goto unuse_queue;
+		goto let_go;
 	}
 	obj->id = SHCA_DEVX_CREATED_ID(out);
 	err = shca_devx_handle_mkey_indirect(obj);
@@ -371,8 +417,8 @@ forget_mkey:
 	shca_forget_odp_mkey(obj->dev, &obj->mkey);
 destroy_obj:
 	shca_devx_destroy(obj);
-unuse_queue:
-	shca_devx_unuse_queue(obj, context);
+let_go:
+	shca_devx_let_go(obj, context);
 free_obj:
 	kfree(obj);
 	return err;
@@ -388,7 +434,7 @@ static int shca_devx_obj_cleanup(struct ib_uobject *uobject, enum rdma_remove_re
 	err = shca_devx_destroy(obj);
 	if (err)
 		return err;
-	shca_devx_unuse_queue(obj, to_sucontext(uobject->context));
+	shca_devx_let_go(obj, to_sucontext(uobject->context));
 	kfree(obj);
 	return 0;
 }
@@ -568,7 +614,7 @@ static int UVERBS_HANDLER(MLX5_IB_METHOD_DEVX_UMEM_REG)(struct uverbs_attr_bundl
 	if (err)
 		return err;
 
-	obj = kzalloc_obj(*obj);
+	obj = kzalloc_obj(*obj, GFP_KERNEL_ACCOUNT);
 	if (!obj)
 		return -ENOMEM;
 	obj->obj.dev = to_sdev(context->ibucontext.device);

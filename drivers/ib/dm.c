@@ -164,7 +164,7 @@ static struct ib_dm *handle_alloc_dm_memic(struct ib_ucontext *ctx, struct ib_dm
 	if (!attr->length || attr->length > SHCA_CAP_DEV_MEM(dev, max_memic_size))
 		return ERR_PTR(-EINVAL);
 
-	dm = kzalloc_obj(*dm);
+	dm = kzalloc_obj(*dm, GFP_KERNEL_ACCOUNT);
 	if (!dm)
 		return ERR_PTR(-ENOMEM);
 	dm->size = roundup(attr->length, SHCA_MEMIC_BASE_SIZE);

@@ -56,7 +56,7 @@ int shca_db_map_user(struct shca_ucontext *context, u64 virt, struct shca_db *db
 		if (page->mm == current->mm && page->user_virt == (virt & PAGE_MASK))
 			goto found;
 
-	page = kzalloc_obj(*page);
+	page = kzalloc_obj(*page, GFP_KERNEL_ACCOUNT);
 	if (!page) {
 		err = -ENOMEM;
 		goto unlock;

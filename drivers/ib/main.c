@@ -255,6 +255,7 @@ static int shca_alloc_ucontext(struct ib_ucontext *uctx, struct ib_udata *udata)
 	xa_init(&context->uars);
 	INIT_LIST_HEAD(&context->db_page_list);
 	mutex_init(&context->db_page_mutex);
+	mutex_init(&context->table_mutex);
 	err = shca_cmd_alloc_transport_domain(dev, context->devx_uid, &context->tdn);
 	if (err)
 		goto destroy_uctx;
@@ -264,6 +265,8 @@ static int shca_alloc_ucontext(struct ib_ucontext *uctx, struct ib_udata *udata)
 	err = ib_respond_udata(udata, resp);
 	if (err)
 		goto dealloc_td;
+	mmgrab(current->mm);
+	context->mm = current->mm;
 	return 0;
 
 dealloc_td:
@@ -282,6 +285,8 @@ static void shca_dealloc_ucontext(struct ib_ucontext *uctx)
 	shca_cmd_dealloc_transport_domain(dev, context->devx_uid, context->tdn);
 	if (context->devx_uid)
 		shca_cmd_destroy_uctx(dev, context->devx_uid);
+	mmdrop(context->mm);
+	WARN_ON(context->table_bytes);
 	WARN_ON(!xa_empty(&context->uars));
 	WARN_ON(!list_empty(&context->db_page_list));
 }
@@ -512,11 +517,16 @@ static int shca_power_on(struct shca_dev *dev)
 		err = -ENOMEM;
 		goto unregister_parent;
 	}
+	dev->pg_wq = alloc_ordered_workqueue("softhca_page_allocator", WQ_MEM_RECLAIM);
+	if (!dev->pg_wq) {
+		err = -ENOMEM;
+		goto destroy_wq;
+	}
 	shca_pagealloc_init(dev);
 	dev->hca = hca_create(&shca_host_ops, dev);
 	if (!dev->hca) {
 		err = -ENOMEM;
-		goto destroy_wq;
+		goto destroy_pg_wq;
 	}
 	err = shca_function_setup(dev);
 	if (err)
@@ -531,6 +541,8 @@ teardown_function:
 destroy_hca:
 	hca_destroy(dev->hca);
 	shca_pagealloc_cleanup(dev);
+destroy_pg_wq:
+	destroy_workqueue(dev->pg_wq);
 destroy_wq:
 	destroy_workqueue(dev->wq);
 unregister_parent:
@@ -542,10 +554,11 @@ static void shca_power_off(struct shca_dev *dev)
 {
 	shca_unload(dev);
 	/* A page request may still be in the queue. */
-	flush_workqueue(dev->wq);
+	flush_workqueue(dev->pg_wq);
 	shca_function_teardown(dev);
 	hca_destroy(dev->hca);
 	shca_pagealloc_cleanup(dev);
+	destroy_workqueue(dev->pg_wq);
 	destroy_workqueue(dev->wq);
 	platform_device_unregister(dev->pdev);
 }

@@ -247,7 +247,7 @@ struct shca_mr *shca_alloc_cacheable_mr(struct ib_pd *pd, struct ib_umem *umem, 
 				      shca_umem_mkc_find_best_pgsz(dev, umem, iova);
 	if (!page_size)
 		return ERR_PTR(-EINVAL);
-	mr = kzalloc_obj(*mr);
+	mr = kzalloc_obj(*mr, GFP_KERNEL_ACCOUNT);
 	if (!mr)
 		return ERR_PTR(-ENOMEM);
 
@@ -312,7 +312,7 @@ static struct shca_mr *reg_create(struct ib_pd *pd, struct ib_umem *umem, u64 io
 	page_size = shca_umem_mkc_find_best_pgsz(dev, umem, iova);
 	if (!page_size)
 		return ERR_PTR(-EINVAL);
-	mr = kzalloc_obj(*mr);
+	mr = kzalloc_obj(*mr, GFP_KERNEL_ACCOUNT);
 	if (!mr)
 		return ERR_PTR(-ENOMEM);
 
@@ -634,7 +634,7 @@ struct ib_mr *shca_reg_dm_mr(struct ib_pd *pd, struct ib_dm *dm, struct ib_dm_mr
 
 	if (attr->access_flags & ~SHCA_DM_ACCESS_SUPPORTED)
 		return ERR_PTR(-EINVAL);
-	mr = kzalloc_obj(*mr);
+	mr = kzalloc_obj(*mr, GFP_KERNEL_ACCOUNT);
 	if (!mr)
 		return ERR_PTR(-ENOMEM);
 

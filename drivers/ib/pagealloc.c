@@ -51,7 +51,7 @@ static int shca_alloc_system_page(struct shca_dev *dev, dma_addr_t *addr)
 	int err;
 
 again:
-	page = alloc_page(GFP_KERNEL);
+	page = alloc_page(GFP_KERNEL | __GFP_RETRY_MAYFAIL | __GFP_NOWARN);
 	if (!page) {
 		err = -ENOMEM;
 		goto free_zero;
@@ -120,11 +120,13 @@ static int shca_give_pages(struct shca_dev *dev, unsigned int npages, bool notif
 	u32 *in;
 	int err;
 
-	in = kvzalloc(inlen, GFP_KERNEL);
-	if (!in) {
-		err = -ENOMEM;
+	/* One table may ask for more than there is: that is no reason to kill anybody. */
+	err = -ENOMEM;
+	if (npages > si_mem_available() / 2)
 		goto notify;
-	}
+	in = kvzalloc(inlen, GFP_KERNEL | __GFP_NOWARN);
+	if (!in)
+		goto notify;
 
 	for (i = 0; i < npages; i++) {
 		err = shca_alloc_system_page(dev, &addr);
@@ -209,7 +211,7 @@ static void shca_pages_work_handler(struct work_struct *work)
 void shca_page_request(struct shca_dev *dev, int npages)
 {
 	WRITE_ONCE(dev->page_req_npages, npages);
-	queue_work(dev->wq, &dev->page_req);
+	queue_work(dev->pg_wq, &dev->page_req);
 }
 
 /**

@@ -163,7 +163,8 @@ struct shca_pf_eq {
  * @pdev: parent device, which does the DMA mapping
  * @entry: in the module's list of devices (link.c)
  * @ndev: the interface behind the port; only compared, never followed
- * @wq: slow work that the HCA asks for, and UAR polling
+ * @wq: UAR polling
+ * @pg_wq: page requests, which must not wait for what programs keep busy
  * @caps: capabilities, constant after bring-up
  * @mkeys: special keys, constant after bring-up
  * @uar_id: UAR of the kernel, for the event queues and for UMRs
@@ -197,6 +198,7 @@ struct shca_dev {
 	struct list_head entry;
 	struct net_device *ndev;
 	struct workqueue_struct *wq;
+	struct workqueue_struct *pg_wq;
 	struct shca_caps caps;
 	struct shca_mkeys mkeys;
 	u32 uar_id;
@@ -232,6 +234,9 @@ struct shca_dev {
  * @tdn: transport domain
  * @devx_uid: what the HCA knows the context by, 0 if it may not use DEVX
  * @cqe_version: format of completions that libmlx5 agreed to
+ * @table_mutex: protects @table_bytes
+ * @table_bytes: keys made by commands, with their translation tables
+ * @mm: who opened the file, and is charged for them
  */
 struct shca_ucontext {
 	struct ib_ucontext ibucontext;
@@ -241,6 +246,9 @@ struct shca_ucontext {
 	u32 tdn;
 	u16 devx_uid;
 	u8 cqe_version;
+	struct mutex table_mutex;
+	u64 table_bytes;
+	struct mm_struct *mm;
 };
 
 /* What an mmap offset stands for. */

@@ -45,6 +45,9 @@
 /* A mapped UAR without news for so long goes back to being trapped. */
 #define SHCA_UAR_IDLE_NS	(50 * NSEC_PER_USEC)
 
+/* One with news all the time makes room for others' that often. */
+#define SHCA_UAR_TURN_NS	(10 * NSEC_PER_MSEC)
+
 /**
  * struct shca_uar - a UAR page of user space
  * @mentry: its mmap offset; owns one reference of @ref
@@ -125,9 +128,14 @@ static bool shca_uar_scan(struct shca_uar *uar)
 static void shca_uar_poll(struct work_struct *work)
 {
 	struct shca_uar *uar = container_of(work, struct shca_uar, poll);
-	u64 idle_since = ktime_get_ns();
+	u64 began = ktime_get_ns();
+	u64 idle_since = began;
 
 	do {
+		if (ktime_get_ns() - began > SHCA_UAR_TURN_NS) {
+			queue_work(uar->dev->wq, &uar->poll);
+			return;
+		}
 		if (shca_uar_scan(uar))
 			idle_since = ktime_get_ns();
 		cond_resched();
@@ -398,7 +406,7 @@ static struct shca_uar *shca_alloc_uar_entry(struct shca_ucontext *context)
 	struct shca_uar *uar;
 	int err;
 
-	uar = kzalloc_obj(*uar);
+	uar = kzalloc_obj(*uar, GFP_KERNEL_ACCOUNT);
 	if (!uar)
 		return ERR_PTR(-ENOMEM);
 	uar->page = alloc_page(GFP_KERNEL_ACCOUNT | __GFP_ZERO);

@@ -49,5 +49,7 @@ u8 world_access(struct world *w, u32 key, u64 va, u32 len, enum hca_access acces
 
 void fuzz_umr(const u8 *data, size_t len);
 void fuzz_klm(const u8 *data, size_t len);
+void fuzz_wqe(const u8 *data, size_t len);
+void fuzz_cmd(const u8 *data, size_t len);
 
 #endif

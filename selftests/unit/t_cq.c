@@ -696,6 +696,47 @@ TEST("eq", a_full_ring_is_not_overwritten)
 	}
 	ASSERT_EQ(n, 4);
 	ASSERT_GE(counter(m, HCA_CNT_EQ_OVERRUN), 1ull);
+	/* the CQs that could not be told are told when there is room, each once */
+	ASSERT(!eq_poll(&eq, &e));
+	eq_update(&eq, false);
+	shim_run();
+	for (i = 4; i < 8; i++) {
+		ASSERT(eq_poll(&eq, &e));
+		ASSERT_EQ(be32_to_cpu(e.data.comp.cqn), cq[i]->cqn);
+	}
+	eq_update(&eq, false);
+	shim_run();
+	ASSERT(!eq_poll(&eq, &e));
+}
+
+/* A page request that found the ring full would never be made again, and every command that needs a page would fail */
+TEST("eq", a_page_request_is_not_lost)
+{
+	struct eq eq = eq_new(m, 1, 3, 1ULL << MLX5_EVENT_TYPE_WQ_CATAS_ERROR | 1ULL << MLX5_EVENT_TYPE_PAGE_REQUEST);
+	struct key_attr a = { .mode = MLX5_MKC_ACCESS_MODE_MTT, .len = 1, .octwords = 131072 };
+	struct mlx5_eqe e;
+	u32 key;
+	int i;
+
+	/* two events fill the ring: records far ahead of their rings */
+	for (i = 0; i < 2; i++) {
+		struct qp *qp = qp_new(m, (struct qp_attr){});
+
+		qp_up(qp, qp->qpn, (struct qp_path){});
+		qp->sq_pi = 0x4000;
+		sq_ring(qp);
+	}
+	ASSERT_EQ(key_try(m, &a, &key), MLX5_CMD_STAT_NO_RES_ERR);
+	for (i = 0; i < 2; i++) {
+		ASSERT(eq_poll(&eq, &e));
+		ASSERT_EQ(e.type, MLX5_EVENT_TYPE_WQ_CATAS_ERROR);
+	}
+	ASSERT(!eq_poll(&eq, &e));
+	eq_update(&eq, true);
+	shim_run();
+	ASSERT(eq_poll(&eq, &e));
+	ASSERT_EQ(e.type, MLX5_EVENT_TYPE_PAGE_REQUEST);
+	ASSERT_GE((s32)be32_to_cpu(e.data.req_pages.num_pages), 256);
 }
 
 TEST("eq", events_go_to_the_last_subscriber)

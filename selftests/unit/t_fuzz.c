@@ -44,6 +44,16 @@ TEST_BARE("fuzz", corpus_of_umr)
 	replay("umr", fuzz_umr);
 }
 
+TEST_BARE("fuzz", corpus_of_wqe)
+{
+	replay("wqe", fuzz_wqe);
+}
+
+TEST_BARE("fuzz", corpus_of_cmd)
+{
+	replay("cmd", fuzz_cmd);
+}
+
 TEST_BARE("fuzz", corpus_of_klm)
 {
 	replay("klm", fuzz_klm);
