@@ -18,7 +18,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 #include <infiniband/mlx5dv.h>
-#include "kselftest_harness.h"
+#include "lib/harness.h"
 #include "dmabuf/softhca_dmabuf.h"
 #include "lib/access.h"
 #include "lib/look.h"

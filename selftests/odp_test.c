@@ -14,7 +14,7 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include "kselftest_harness.h"
+#include "lib/harness.h"
 #include "lib/access.h"
 #include "lib/look.h"
 #include "lib/mem.h"
