@@ -240,23 +240,36 @@ static int export_copy(struct dma_buf *dmabuf, const struct export_copy *copy, b
 	struct export *export = dmabuf->priv;
 	void __user *data = u64_to_user_ptr(copy->data);
 	u64 offset = copy->offset, left = copy->len;
+	void *bounce, *p;
 	int err = 0;
+	size_t n;
 
 	if (offset > dmabuf->size || left > dmabuf->size - offset)
 		return -EINVAL;
-	dma_resv_lock(dmabuf->resv, NULL);
+	bounce = kmalloc(PAGE_SIZE, GFP_KERNEL);
+	if (!bounce)
+		return -ENOMEM;
 	while (left && !err) {
-		void *p = page_address(export->pages[offset >> PAGE_SHIFT]) +
-			  offset_in_page(offset);
-		size_t n = min_t(u64, left, PAGE_SIZE - offset_in_page(offset));
-
-		if (put ? copy_from_user(p, data, n) : copy_to_user(data, p, n))
+		n = min_t(u64, left, PAGE_SIZE - offset_in_page(offset));
+		if (put && copy_from_user(bounce, data, n)) {
+			err = -EFAULT;
+			break;
+		}
+		/* The pages stay for so long; but nobody touches user memory under this lock. */
+		dma_resv_lock(dmabuf->resv, NULL);
+		p = page_address(export->pages[offset >> PAGE_SHIFT]) + offset_in_page(offset);
+		if (put)
+			memcpy(p, bounce, n);
+		else
+			memcpy(bounce, p, n);
+		dma_resv_unlock(dmabuf->resv);
+		if (!put && copy_to_user(data, bounce, n))
 			err = -EFAULT;
 		data += n;
 		offset += n;
 		left -= n;
 	}
-	dma_resv_unlock(dmabuf->resv);
+	kfree(bounce);
 	return err;
 }
 
