@@ -101,9 +101,9 @@ static void hca_walk_init(struct hca_walk *walk, struct hca_qp *qp, enum hca_acc
  * A translation found nothing. Returns HCA_ANSWER_ERROR if it has failed for good, else
  * what the request has to wait for. @qp's memory it is; qp->req of @requester.
  */
-static enum hca_answer hca_stuck(struct hca_qp *qp, enum hca_fault_type type,
-				 struct hca_qp *requester, struct hca_sgl *where,
-				 struct hca_result *result)
+static enum hca_answer hca_wait_access(struct hca_qp *qp, enum hca_fault_type type,
+				       struct hca_qp *requester, struct hca_sgl *where,
+				       struct hca_result *result)
 {
 	if (where->changing)
 		return HCA_ANSWER_AGAIN;
@@ -164,6 +164,31 @@ static enum hca_answer hca_nak_scatter(struct hca_qp *peer, const struct hca_sgl
 {
 	return hca_nak_receive(peer, MLX5_CQE_SYNDROME_LOCAL_PROT_ERR, where->syndrome, where,
 			       MLX5_CQE_SYNDROME_REMOTE_OP_ERR, HCA_VS_NAK_OP, result);
+}
+
+/* What it means to the request that the memory of @qp cannot be accessed. */
+static enum hca_answer hca_fail_access(struct hca_qp *qp, enum hca_fault_type type,
+				       const struct hca_sgl *where, struct hca_result *result)
+{
+	switch (type) {
+	case HCA_FAULT_GATHER:
+	case HCA_FAULT_RESULT:
+		return hca_local_error(result, where);
+	case HCA_FAULT_SCATTER:
+		return hca_nak_scatter(qp, where, result);
+	default:
+		return hca_nak_access(qp, where, result);
+	}
+}
+
+/* A translation found nothing: wait, or fail. Parameters as hca_wait_access(). */
+static enum hca_answer hca_stuck(struct hca_qp *qp, enum hca_fault_type type,
+				 struct hca_qp *requester, struct hca_sgl *where,
+				 struct hca_result *result)
+{
+	enum hca_answer answer = hca_wait_access(qp, type, requester, where, result);
+
+	return answer == HCA_ANSWER_ERROR ? hca_fail_access(qp, type, where, result) : answer;
 }
 
 /* hca_recv_take() found none, or @err: no receive is to blame for that, the record is. */
@@ -239,7 +264,6 @@ static enum hca_answer hca_send_step(struct hca_qp *qp, struct hca_qp *peer, u64
 {
 	struct hca_req *req = &qp->req;
 	struct hca_recv *recv = &peer->recv;
-	enum hca_answer answer;
 	struct hca_walk walk;
 	u64 n = 0;
 	int taken;
@@ -255,11 +279,8 @@ static enum hca_answer hca_send_step(struct hca_qp *qp, struct hca_qp *peer, u64
 	if (have) {
 		hca_walk_init(&walk, peer, HCA_ACCESS_WRITE, HCA_ODP_RECEIVE, false, &qp->dst);
 		n = hca_gather(&walk, &recv->data, req->done, total, have);
-		if (!n) {
-			answer = hca_stuck(peer, HCA_FAULT_SCATTER, qp, &qp->dst, result);
-			return answer == HCA_ANSWER_ERROR ?
-			       hca_nak_scatter(peer, &qp->dst, result) : answer;
-		}
+		if (!n)
+			return hca_stuck(peer, HCA_FAULT_SCATTER, qp, &qp->dst, result);
 		hca_copy(qp->hca, &qp->dst, &qp->src, n);
 	}
 	req->done += n;
@@ -277,7 +298,6 @@ static enum hca_answer hca_write_step(struct hca_qp *qp, struct hca_qp *peer, u6
 {
 	struct hca_req *req = &qp->req;
 	bool imm = req->opcode == MLX5_OPCODE_RDMA_WRITE_IMM;
-	enum hca_answer answer;
 	struct hca_walk walk;
 	u64 n = 0;
 	int taken = 1;
@@ -291,11 +311,8 @@ static enum hca_answer hca_write_step(struct hca_qp *qp, struct hca_qp *peer, u6
 	if (have) {
 		hca_walk_init(&walk, peer, HCA_ACCESS_WRITE, HCA_ODP_WRITE, true, &qp->dst);
 		n = hca_xlate(&walk, req->rkey, req->raddr + req->done, total - req->done, have);
-		if (!n) {
-			answer = hca_stuck(peer, HCA_FAULT_WRITE, qp, &qp->dst, result);
-			return answer == HCA_ANSWER_ERROR ?
-			       hca_nak_access(peer, &qp->dst, result) : answer;
-		}
+		if (!n)
+			return hca_stuck(peer, HCA_FAULT_WRITE, qp, &qp->dst, result);
 		hca_copy(qp->hca, &qp->dst, &qp->src, n);
 	}
 	req->done += n;
@@ -323,11 +340,8 @@ static enum hca_answer hca_push(struct hca_qp *qp, struct hca_qp *peer,
 	hca_sgl_init(&qp->dst);
 	if (want && total <= HCA_MAX_MSG) {
 		have = hca_gather(&walk, &req->data, req->done, total, want);
-		if (!have) {
-			answer = hca_stuck(qp, HCA_FAULT_GATHER, qp, &qp->src, result);
-			return answer == HCA_ANSWER_ERROR ?
-			       hca_local_error(result, &qp->src) : answer;
-		}
+		if (!have)
+			return hca_stuck(qp, HCA_FAULT_GATHER, qp, &qp->src, result);
 	}
 	if (!peer)
 		return HCA_ANSWER_NONE;
@@ -347,7 +361,6 @@ static enum hca_answer hca_pull(struct hca_qp *qp, struct hca_qp *peer,
 	struct hca_req *req = &qp->req;
 	u64 total = req->data.total;
 	u64 want = min_t(u64, total - req->done, HCA_CHUNK);
-	enum hca_answer answer;
 	struct hca_walk walk;
 	u64 n;
 
@@ -361,17 +374,12 @@ static enum hca_answer hca_pull(struct hca_qp *qp, struct hca_qp *peer,
 		return HCA_ANSWER_DONE;
 	hca_walk_init(&walk, peer, HCA_ACCESS_READ, HCA_ODP_READ, true, &qp->src);
 	n = hca_xlate(&walk, req->rkey, req->raddr + req->done, total - req->done, want);
-	if (!n) {
-		answer = hca_stuck(peer, HCA_FAULT_READ, qp, &qp->src, result);
-		return answer == HCA_ANSWER_ERROR ? hca_nak_access(peer, &qp->src, result) :
-						    answer;
-	}
+	if (!n)
+		return hca_stuck(peer, HCA_FAULT_READ, qp, &qp->src, result);
 	hca_walk_init(&walk, qp, HCA_ACCESS_WRITE, HCA_ODP_READ, false, &qp->dst);
 	n = hca_gather(&walk, &req->data, req->done, total, n);
-	if (!n) {
-		answer = hca_stuck(qp, HCA_FAULT_RESULT, qp, &qp->dst, result);
-		return answer == HCA_ANSWER_ERROR ? hca_local_error(result, &qp->dst) : answer;
-	}
+	if (!n)
+		return hca_stuck(qp, HCA_FAULT_RESULT, qp, &qp->dst, result);
 	hca_copy(qp->hca, &qp->dst, &qp->src, n);
 	req->done += n;
 	return req->done < total ? HCA_ANSWER_MORE : HCA_ANSWER_DONE;
@@ -420,11 +428,8 @@ static enum hca_answer hca_atomic(struct hca_qp *qp, struct hca_qp *peer,
 	if (!peer->rae)
 		return hca_nak_request(peer, HCA_VS_QP_ACCESS, result);
 	hca_walk_init(&walk, peer, HCA_ACCESS_ATOMIC, HCA_ODP_ATOMIC, true, &qp->src);
-	if (!hca_xlate(&walk, req->rkey, req->raddr, sizeof(u64), sizeof(u64))) {
-		answer = hca_stuck(peer, HCA_FAULT_WRITE, qp, &qp->src, result);
-		return answer == HCA_ANSWER_ERROR ? hca_nak_access(peer, &qp->src, result) :
-						    answer;
-	}
+	if (!hca_xlate(&walk, req->rkey, req->raddr, sizeof(u64), sizeof(u64)))
+		return hca_stuck(peer, HCA_FAULT_WRITE, qp, &qp->src, result);
 	hca_walk_init(&walk, qp, HCA_ACCESS_WRITE, HCA_ODP_ATOMIC, false, &qp->dst);
 	n = hca_gather(&walk, &req->data, 0, sizeof(u64), sizeof(u64));
 	/* A result in two pieces, one of which is not there: ask for that one. */
@@ -435,7 +440,7 @@ static enum hca_answer hca_atomic(struct hca_qp *qp, struct hca_qp *peer,
 	}
 	/* What has been changed can't be taken back, so everything is waited for before. */
 	if (n < sizeof(u64)) {
-		answer = hca_stuck(qp, HCA_FAULT_RESULT, qp, &qp->dst, result);
+		answer = hca_wait_access(qp, HCA_FAULT_RESULT, qp, &qp->dst, result);
 		if (answer != HCA_ANSWER_ERROR)
 			return answer;
 	}
@@ -454,7 +459,7 @@ static enum hca_answer hca_after_fault(struct hca_qp *qp, struct hca_qp *peer,
 	if (qp->sq_fault.failed) {
 		qp->sq_fault.failed = false;
 		qp->src.syndrome = HCA_VS_ODP;
-		return hca_local_error(result, &qp->src);
+		return hca_fail_access(qp, qp->sq_fault.type, &qp->src, result);
 	}
 	if (!peer)
 		return HCA_ANSWER_MORE;
@@ -464,9 +469,7 @@ static enum hca_answer hca_after_fault(struct hca_qp *qp, struct hca_qp *peer,
 		return HCA_ANSWER_MORE;
 	peer->rq_fault.failed = false;
 	qp->dst.syndrome = HCA_VS_ODP;
-	if (peer->rq_fault.type == HCA_FAULT_SCATTER)
-		return hca_nak_scatter(peer, &qp->dst, result);
-	return hca_nak_access(peer, &qp->dst, result);
+	return hca_fail_access(peer, peer->rq_fault.type, &qp->dst, result);
 }
 
 /**
