@@ -27,7 +27,7 @@
 #define AT(p)		((uint64_t)(uintptr_t)(p))
 #define BUF		(600 * PAGE)	/* its list of pages is longer than a page */
 #define SMALL		(4 * PAGE)
-#define MOST		5000		/* allocations in one path */
+#define MOST		20000		/* allocations in one path */
 #define LINK		"softhca_n"
 #define LINK_NETDEV	"shca_n0"
 #define UMR_PARAMETER	"/sys/module/softhca/parameters/umr_entity_size"

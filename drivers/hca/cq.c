@@ -13,6 +13,7 @@
  *    zeros are not an arm.
  *  - At most one event is raised per arm sequence number.
  */
+#include <linux/err.h>
 #include <linux/errno.h>
 #include <linux/log2.h>
 #include <linux/slab.h>
@@ -302,7 +303,7 @@ hca_cmd_status hca_cmd_create_cq(struct hca *hca, const void *in, size_t inlen,
 		goto unuse_eq;
 	}
 	cq->image = hca_ctx_get(hca, &hca->icm.cqc, cq->cqn);
-	if (!cq->image) {
+	if (IS_ERR(cq->image)) {
 		status = HCA_REFUSE(NO_RES_ERR, 8);
 		goto erase_cqn;
 	}

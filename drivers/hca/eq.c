@@ -11,6 +11,7 @@
  *    it must not take away what others wait for: a CQ whose event was lost, and a
  *    page request, are told once there is room.
  */
+#include <linux/err.h>
 #include <linux/errno.h>
 #include <linux/log2.h>
 #include <linux/slab.h>
@@ -245,7 +246,7 @@ hca_cmd_status hca_cmd_create_eq(struct hca *hca, const void *in, size_t inlen,
 		goto free_buf;
 	}
 	eq->image = hca_ctx_get(hca, &hca->icm.eqc, eq->eqn);
-	if (!eq->image) {
+	if (IS_ERR(eq->image)) {
 		status = HCA_REFUSE(NO_RES_ERR, 5);
 		goto erase_eqn;
 	}

@@ -16,6 +16,7 @@
  *  - The data path never allocates here; it reads tables through addresses that
  *    were fixed when the table was made.
  */
+#include <linux/err.h>
 #include <linux/errno.h>
 #include <linux/jiffies.h>
 #include <linux/ktime.h>
@@ -326,7 +327,8 @@ static void hca_icm_surplus(struct work_struct *work)
  * @index: number of the context, not in use
  *
  * Context: process, may sleep, waits for firmware pages.
- * Return: its zeroed bytes, or NULL when pages or memory ran out.
+ * Return: its zeroed bytes, ERR_PTR(-ENOMEM), or ERR_PTR(-EAGAIN) when no pages were
+ * given in time.
  */
 void *hca_ctx_get(struct hca *hca, struct hca_ctx_table *table, u32 index)
 {
@@ -335,7 +337,8 @@ void *hca_ctx_get(struct hca *hca, struct hca_ctx_table *table, u32 index)
 	struct hca_ctx_page *ctx = &table->pages[index >> per_page];
 	struct hca_page *page = NULL;
 	struct hca_mkey *mkeys;
-	void *entry = NULL;
+	void *entry;
+	int err;
 	s32 request = 0;
 
 	mutex_lock(&icm->lock);
@@ -343,16 +346,19 @@ void *hca_ctx_get(struct hca *hca, struct hca_ctx_table *table, u32 index)
 		goto found;
 	mutex_unlock(&icm->lock);
 
-	if (hca_pages_take(hca, 1, &page))
-		return NULL;
+	err = hca_pages_take(hca, 1, &page);
+	if (err)
+		return ERR_PTR(err);
 
 	mutex_lock(&icm->lock);
 	/* Another command may have brought the page while we waited. */
 	if (!ctx->page) {
 		if (table == &icm->mpt) {
 			mkeys = kzalloc_objs(*mkeys, HCA_PAGE_MKEYS);
-			if (!mkeys)
+			if (!mkeys) {
+				entry = ERR_PTR(-ENOMEM);
 				goto release;
+			}
 			/* Pairs with the read in hca_mkey_at(). */
 			smp_store_release(&ctx->mkeys, mkeys);
 		}

@@ -328,6 +328,12 @@ static void hca_mkey_free(struct hca *hca, u32 index, struct hca_mkey *mkey)
 	hca_mkey_unuse(hca, &uses);
 }
 
+/* Host memory ran out, or the driver gave no pages. */
+static hca_cmd_status hca_mkey_no_icm(int err)
+{
+	return err == -ENOMEM ? HCA_REFUSE(LIM_ERR, 21) : HCA_REFUSE(NO_RES_ERR, 21);
+}
+
 hca_cmd_status hca_cmd_create_mkey(struct hca *hca, const void *in, size_t inlen,
 				   void *out, size_t outlen)
 {
@@ -353,8 +359,8 @@ hca_cmd_status hca_cmd_create_mkey(struct hca *hca, const void *in, size_t inlen
 		goto unuse;
 	}
 	image = hca_ctx_get(hca, &hca->icm.mpt, index);
-	if (!image) {
-		status = HCA_REFUSE(NO_RES_ERR, 21);
+	if (IS_ERR(image)) {
+		status = hca_mkey_no_icm(PTR_ERR(image));
 		goto put_index;
 	}
 	mkey = hca_mkey_at(hca, index);
@@ -367,7 +373,7 @@ hca_cmd_status hca_cmd_create_mkey(struct hca *hca, const void *in, size_t inlen
 	hca_mkc_decode(mkc, &mkey->mkc);
 	err = hca_xlt_alloc(hca, &mkey->xlt, 16ULL * mkey->mkc.octwords);
 	if (err) {
-		status = err == -ENOMEM ? HCA_REFUSE(LIM_ERR, 21) : HCA_REFUSE(NO_RES_ERR, 21);
+		status = hca_mkey_no_icm(err);
 		goto put_image;
 	}
 	if (!pg_access && mkey->mkc.mode == MLX5_MKC_ACCESS_MODE_MTT &&

@@ -12,6 +12,7 @@
  *  - In the error state receives can be posted without ringing anything, so a worker
  *    looks again, less and less often.
  */
+#include <linux/err.h>
 #include <linux/errno.h>
 #include <linux/minmax.h>
 #include <linux/slab.h>
@@ -280,7 +281,7 @@ hca_cmd_status hca_cmd_create_qp(struct hca *hca, const void *in, size_t inlen,
 		goto unuse_rcq;
 	}
 	qp->image = hca_ctx_get(hca, &hca->icm.qpc, qp->qpn);
-	if (!qp->image) {
+	if (IS_ERR(qp->image)) {
 		status = HCA_REFUSE(NO_RES_ERR, 10);
 		goto erase_qpn;
 	}
