@@ -25,8 +25,8 @@ hold() {
 	until_true 10 grep -q ready /tmp/held
 }
 drop() {
-	kill $holder
-	wait $holder 2>/dev/null
+	kill "$holder"
+	wait "$holder" 2>/dev/null
 }
 trap 'echo 0 >$trace/events/softhca/hca_cmd/enable; kill $holder 2>/dev/null' EXIT
 

@@ -52,13 +52,13 @@ FIXTURE_VARIANT(invalidate) {
 };
 
 #define HOW(name, ...) FIXTURE_VARIANT_ADD(invalidate, name) { __VA_ARGS__ }
-HOW(hm_9_1_type_1_small, UNBIND, 2000, 512);
-HOW(hm_9_1_type_1_large, UNBIND, 500, SIZE);
-HOW(hm_9_1_type_2_small, LOCAL_INV, 2000, 512);
-HOW(hm_9_1_type_2_large, LOCAL_INV, 500, SIZE);
-HOW(hm_9_3_remote, REMOTE_INV, 500, 4096);
-HOW(hm_11_2_region_below, DEREG_BELOW, 500, SIZE);
-HOW(hm_12_4_rereg, REREG, 500, SIZE);
+HOW(hm_9_1_type_1_small, UNBIND, 1000, 512);
+HOW(hm_9_1_type_1_large, UNBIND, 300, SIZE);
+HOW(hm_9_1_type_2_small, LOCAL_INV, 1000, 512);
+HOW(hm_9_1_type_2_large, LOCAL_INV, 300, SIZE);
+HOW(hm_9_3_remote, REMOTE_INV, 300, 4096);
+HOW(hm_11_2_region_below, DEREG_BELOW, 300, SIZE);
+HOW(hm_12_4_rereg, REREG, 300, SIZE);
 
 FIXTURE_SETUP(invalidate)
 {
@@ -164,8 +164,8 @@ struct writer {
 
 static void *writer(void *arg)
 {
+	FIXTURE_DATA(invalidate) *self = ((struct writer *)arg)->self;
 	struct writer *w = arg;
-	FIXTURE_DATA(invalidate) *self = w->self;
 
 	while (!flag(&self->quit)) {
 		if (!flag(&self->go)) {

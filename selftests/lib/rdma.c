@@ -420,6 +420,7 @@ int wait_comp(struct ibv_comp_channel *channel, int ms)
 /* The kernel keeps what it read for a while: see to it that the while is short */
 static void counters_fresh(void)
 {
+	struct timespec before, now;
 	static bool done;
 	char path[256];
 	FILE *file;
@@ -434,7 +435,12 @@ static void counters_fresh(void)
 		}
 		done = true;
 	}
-	usleep(5000);	/* more than a tick */
+	/* a tick, which on a busy machine comes when it comes: the coarse clock moves with it */
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &before);
+	do {
+		usleep(1000);
+		clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+	} while (now.tv_nsec == before.tv_nsec && now.tv_sec == before.tv_sec);
 }
 
 long long hw_counter(const char *name)

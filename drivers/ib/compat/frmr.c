@@ -142,7 +142,7 @@ void compat_frmr_push(struct compat_frmr *frmr)
 	struct compat_frmr_pools *pools = frmr->pool;
 	struct compat_frmr_handle *free;
 
-	free = kmalloc(sizeof(*free), GFP_KERNEL);
+	free = kmalloc_obj(*free);
 	if (!free) {
 		pools->ops->destroy_frmrs(pools->device, &frmr->handle, 1);
 		return;
