@@ -30,6 +30,18 @@ static inline void hrtimer_setup(struct hrtimer *timer,
 }
 #endif
 
+/* linux/dma-buf.h: name of the callback that the exporter takes a mapping away with */
+#ifndef HAVE_DMABUF_INVALIDATE
+#define invalidate_mappings	move_notify
+#endif
+
+/* linux/module.h: whether the name of a namespace is a string */
+#ifdef HAVE_IMPORT_NS_STRING
+#define COMPAT_IMPORT_NS_DMA_BUF	MODULE_IMPORT_NS("DMA_BUF")
+#else
+#define COMPAT_IMPORT_NS_DMA_BUF	MODULE_IMPORT_NS(DMA_BUF)
+#endif
+
 /* linux/mlx5/device.h: how lists that a UMR points to are aligned */
 #ifndef MLX5_UMR_ALIGN
 #define MLX5_UMR_ALIGN		2048

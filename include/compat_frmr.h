@@ -49,15 +49,16 @@ struct ib_frmr_pool_ops {
 			 struct ib_frmr_key *out);
 };
 
-/* A pool for each power of two of blocks, up to what the largest table holds */
-#define COMPAT_FRMR_POOLS	32
+/* A pool for each power of two of blocks, up to what the largest table holds, and vendor_key */
+#define COMPAT_FRMR_ORDERS	32
+#define COMPAT_FRMR_POOLS	(2 * COMPAT_FRMR_ORDERS)
 
 /**
  * struct compat_frmr_pools - the pools of a device
  * @device: the device
  * @ops: how keys are made and destroyed
  * @lock: protects @free
- * @free: free keys by log2 of their blocks, the one pushed last first
+ * @free: free keys by vendor_key and log2 of their blocks, the one pushed last first
  * @aging: destroys the keys that were not taken for long
  */
 struct compat_frmr_pools {

@@ -22,6 +22,7 @@ have() {
 	fi
 }
 
+have IMPORT_NS_STRING linux/module.h 'define MODULE_IMPORT_NS\(ns\) MODULE_INFO\(import_ns, ns\)'
 have WQ_PERCPU linux/workqueue.h 'WQ_PERCPU ='
 have HRTIMER_SETUP linux/hrtimer.h 'void hrtimer_setup\('
 have FAUX linux/device/faux.h 'faux_device_create\('
@@ -33,6 +34,7 @@ have DMABUF_MR_ATTRS rdma/ib_verbs.h '\(\*reg_user_mr_dmabuf\)\([^;]*uverbs_attr
 have REPORT_PORT_EVENT rdma/ib_verbs.h '\(\*report_port_event\)'
 have UMEM_GET_VA rdma/ib_umem.h 'ib_umem_get_va\('
 have HMM_DMA rdma/ib_umem_odp.h 'struct hmm_dma_map'
+have HMM_UNLOCKED linux/hmm.h 'hmm_range_fault_unlocked_timeout\('
 have FRMR rdma/frmr_pools.h 'ib_frmr_pool_pop\('
 have RESPOND_UDATA rdma/uverbs_ioctl.h 'define ib_respond_udata'
 have DELLINK rdma/rdma_netlink.h '\(\*dellink\)'

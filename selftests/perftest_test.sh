@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # Proves that the stock programs run between two processes: ibv_rc_pingpong, whose bytes are checked, and perftest's
-# bandwidth and latency tests at all sizes, with several queue pairs, and with completion events.
+# bandwidth and latency tests at all sizes, with several queue pairs, with completion events, and on demand.
 . "$(dirname "$0")/lib/test.sh"
 
 gid=$(gid_index "$device" ':ffff:' || gid_index "$device") || exit 1
@@ -63,6 +63,19 @@ perf ib_atomic_bw -n 200 -e -q 4
 perf ib_atomic_lat -n 200
 perf ib_atomic_lat -n 200 -e
 perf ib_atomic_lat -n 200 -A CMP_AND_SWAP
+# on demand: regions, the whole address space, and advised of before
+for option in -o -O '-o -P' '-O -P'; do
+	for size in 8 65536 1048576; do
+		# shellcheck disable=SC2086 # two options
+		pingpong -s $size -n 50 $option
+	done
+done
+for operation in write read send; do
+	perf ib_${operation}_bw -s 8 -n 500 --odp
+	perf ib_${operation}_bw -s 65536 -n 200 --odp -q 4
+	perf ib_${operation}_lat -s 1048576 -n 20 --odp
+done
+perf ib_atomic_bw -n 200 --odp
 # inline, and one doorbell for many requests
 perf ib_write_bw -s 64 -n 1000 -I 64
 perf ib_write_bw -s 64 -n 1024 --post_list 16

@@ -6,7 +6,7 @@
 # does not end with its closing line has failed, whatever its status is.
 . "$(dirname "$0")/lib/test.sh"
 
-files='test_device test_pd test_mr test_cq test_cq_events test_qp test_qpex test_atomic test_relaxed_ordering
+files='test_device test_pd test_mr test_cq test_cq_events test_qp test_qpex test_odp test_atomic test_relaxed_ordering
 	test_mlx5_devx test_mlx5_uar test_mlx5_raw_wqe test_mlx5_dm_ops test_mlx5_mkey'
 mapfile -t expected < <(sed -n 's/^``\(test_[^`]*\)``.*/\1/p' testing.rst)
 declare -A met
@@ -76,6 +76,8 @@ expected_skip() {
 
 begin
 cd "$work" || exit 1
+# for test_odp
+echo 8 >/proc/sys/vm/nr_hugepages
 for file in $files; do
 	timeout 100 python3 "$work/one_file.py" "$file" --dev "$device" >"$work/lines" 2>"$work/errors" </dev/null
 	status=$?

@@ -96,6 +96,17 @@ static void hca_caps_general_2(void *cap)
 	MLX5_SET(cmd_hca_cap_2, cap, umr_log_entity_size_5, 1);
 }
 
+static void hca_caps_odp(void *cap)
+{
+	void *rc = MLX5_ADDR_OF(odp_cap, cap, transport_page_fault_scheme_cap.rc_odp_caps);
+
+	MLX5_SET(odp_per_transport_service_cap, rc, send, 1);
+	MLX5_SET(odp_per_transport_service_cap, rc, receive, 1);
+	MLX5_SET(odp_per_transport_service_cap, rc, write, 1);
+	MLX5_SET(odp_per_transport_service_cap, rc, read, 1);
+	MLX5_SET(odp_per_transport_service_cap, rc, atomic, 1);
+}
+
 static void hca_caps_device_memory(void *cap)
 {
 	MLX5_SET(device_mem_cap, cap, memic, 1);
@@ -119,6 +130,9 @@ hca_cmd_status hca_cmd_query_hca_cap(struct hca *hca, const void *in, size_t inl
 	case MLX5_CAP_GENERAL:
 		hca_caps_general(cap);
 		break;
+	case MLX5_CAP_ODP:
+		hca_caps_odp(cap);
+		break;
 	case MLX5_CAP_ATOMIC:
 		hca_caps_atomic(cap);
 		break;
@@ -136,5 +150,25 @@ hca_cmd_status hca_cmd_query_hca_cap(struct hca *hca, const void *in, size_t inl
 	memcpy(MLX5_ADDR_OF(query_hca_cap_out, out, capability), cap,
 	       min_t(size_t, outlen - fixed, MLX5_UN_SZ_BYTES(hca_cap_union)));
 	kfree(cap);
+	return HCA_OK;
+}
+
+hca_cmd_status hca_cmd_set_hca_cap(struct hca *hca, const void *in, size_t inlen,
+				   void *out, size_t outlen)
+{
+	const void *rc;
+
+	/* Of what can be set, only this is not on from the beginning (HM 6.2). */
+	if (MLX5_GET(set_hca_cap_in, in, op_mod) >> 1 != MLX5_CAP_ODP)
+		return HCA_OK;
+	if (inlen < MLX5_BYTE_OFF(set_hca_cap_in, capability) + MLX5_ST_SZ_BYTES(odp_cap))
+		return HCA_REFUSE(BAD_INP_LEN_ERR, 1);
+	rc = MLX5_ADDR_OF(set_hca_cap_in, in,
+			  capability.odp_cap.transport_page_fault_scheme_cap.rc_odp_caps);
+	hca->odp = (MLX5_GET(odp_per_transport_service_cap, rc, send) ? HCA_ODP_SEND : 0) |
+		   (MLX5_GET(odp_per_transport_service_cap, rc, receive) ? HCA_ODP_RECEIVE : 0) |
+		   (MLX5_GET(odp_per_transport_service_cap, rc, write) ? HCA_ODP_WRITE : 0) |
+		   (MLX5_GET(odp_per_transport_service_cap, rc, read) ? HCA_ODP_READ : 0) |
+		   (MLX5_GET(odp_per_transport_service_cap, rc, atomic) ? HCA_ODP_ATOMIC : 0);
 	return HCA_OK;
 }

@@ -27,6 +27,7 @@ struct hca_cmd {
 static hca_cmd_status hca_cmd_enable_hca(struct hca *hca, const void *in, size_t inlen,
 					 void *out, size_t outlen)
 {
+	hca->odp = 0;
 	hca->life = HCA_ENABLED;
 	return HCA_OK;
 }
@@ -73,12 +74,6 @@ static hca_cmd_status hca_cmd_set_issi(struct hca *hca, const void *in, size_t i
 {
 	return MLX5_GET(set_issi_in, in, current_issi) == 1 ? HCA_OK :
 		HCA_REFUSE(BAD_PARAM_ERR, 1);
-}
-
-static hca_cmd_status hca_cmd_set_hca_cap(struct hca *hca, const void *in, size_t inlen,
-					  void *out, size_t outlen)
-{
-	return HCA_OK;
 }
 
 static hca_cmd_status hca_cmd_query_special_contexts(struct hca *hca, const void *in,
@@ -238,6 +233,8 @@ static const struct hca_cmd hca_cmds[] = {
 		hca_cmd_destroy_mkey),
 	HCA_CMD(QUERY_SPECIAL_CONTEXTS, query_special_contexts_in, query_special_contexts_out,
 		READY, READY, hca_cmd_query_special_contexts),
+	HCA_CMD(PAGE_FAULT_RESUME, page_fault_resume_in, page_fault_resume_out, READY, READY,
+		hca_cmd_page_fault_resume),
 	HCA_CMD(ALLOC_MEMIC, alloc_memic_in, alloc_memic_out, READY, READY,
 		hca_cmd_alloc_memic),
 	HCA_CMD(DEALLOC_MEMIC, dealloc_memic_in, dealloc_memic_out, READY, READY,

@@ -328,6 +328,7 @@ struct hca_klms {
  * @pd: its protection domain
  * @owner: user context of @uid, or NULL
  * @memic: MEMIC mode only: the allocation it lies in
+ * @generation: counts the UMRs that have written the table
  * @rcu: of the first key of a page of the MPT: frees them all
  *
  * The keys of a page of the MPT are one array. Of a key that is accessed, one cache
@@ -345,6 +346,7 @@ struct hca_mkey {
 	struct hca_number *pd;
 	struct hca_number *owner;
 	struct hca_memic *memic;
+	u32 generation;
 	struct rcu_head rcu;
 } ____cacheline_aligned;
 static_assert(offsetofend(struct hca_mkey, xlt.only) <= 64);
@@ -382,6 +384,20 @@ struct hca_who {
 	bool any_pd;
 };
 
+/**
+ * struct hca_missing - the translation entry that lacked the right
+ * @index: mkey_index of its key
+ * @level: indirect keys above that
+ * @generation: which writing of the table it was
+ * @entry: number of the entry
+ */
+struct hca_missing {
+	u32 index;
+	u8 level;
+	u32 generation;
+	u64 entry;
+};
+
 /* A contiguous piece of memory. @p is NULL for dump_fill_mkey. */
 struct hca_seg {
 	void *p;
@@ -401,6 +417,8 @@ struct hca_seg {
  * @held: the MKeys whose access count is held until hca_sgl_release()
  * @changing: the translation met this key while it was being changed: release,
  *	hca_mkey_wait(), and start again. 0 for none
+ * @is_missing: the first byte lies in a page that is not there: see hca_fault_raise()
+ * @missing: the entry of that page
  * @syndrome: why the last translation failed
  * @key: and on which key
  * @va: at which address
@@ -410,6 +428,8 @@ struct hca_sgl {
 	u16 nr_segs;
 	u16 nr_held;
 	u32 changing;
+	bool is_missing;
+	struct hca_missing missing;
 	u8 syndrome;
 	u32 key;
 	u64 va;
@@ -420,7 +440,7 @@ struct hca_sgl {
 /* The translation did not just run out of room. */
 static inline bool hca_sgl_failed(const struct hca_sgl *sgl)
 {
-	return sgl->syndrome || sgl->changing;
+	return sgl->syndrome || sgl->changing || sgl->is_missing;
 }
 
 /**
@@ -429,6 +449,7 @@ static inline bool hca_sgl_failed(const struct hca_sgl *sgl)
  * @who: for whom
  * @access: what will be done
  * @sgl: receives the result
+ * @odp: a missing page is worth a page fault
  * @level: indirect keys above the one in hand
  * @trace: called for each table look-up, or NULL
  * @trace_arg: its argument
@@ -437,6 +458,7 @@ struct hca_walk {
 	struct hca *hca;
 	struct hca_who who;
 	enum hca_access access;
+	bool odp;
 	unsigned int level;
 	struct hca_sgl *sgl;
 	void (*trace)(void *arg, const struct hca_explain_step *step);
@@ -598,6 +620,47 @@ struct hca_recv {
 	u8 wqe[HCA_MAX_WQE_RQ] __aligned(16);
 };
 
+/* Requests that may wait for pages: the bits of odp_per_transport_service_cap. */
+#define HCA_ODP_SEND		BIT(0)
+#define HCA_ODP_RECEIVE		BIT(1)
+#define HCA_ODP_WRITE		BIT(2)
+#define HCA_ODP_READ		BIT(3)
+#define HCA_ODP_ATOMIC		BIT(4)
+
+/* Of WQE faults the types of HM 6.3, of RDMA faults the bits of MLX5_PFAULT_*. */
+enum hca_fault_type {
+	HCA_FAULT_GATHER	= MLX5_WQE_PF_TYPE_REQ_SEND_OR_WRITE,
+	HCA_FAULT_SCATTER	= MLX5_WQE_PF_TYPE_RESP,
+	HCA_FAULT_RESULT	= MLX5_WQE_PF_TYPE_REQ_READ_OR_ATOMIC,
+	HCA_FAULT_RDMA		= BIT(2),
+	HCA_FAULT_READ		= HCA_FAULT_RDMA,
+	HCA_FAULT_WRITE		= HCA_FAULT_RDMA | BIT(1),
+};
+
+/**
+ * struct hca_fault - the page fault of one direction of a queue pair
+ * @open: told to the host, which has not answered
+ * @failed: answered with an error: the access is to fail
+ * @raised: @missing has been told at least once since the access got on
+ * @waited: the wait before the next telling is over
+ * @type: enum hca_fault_type
+ * @seq: makes tokens differ
+ * @token: names the fault to the host
+ * @same: answers in a row that have changed nothing
+ * @missing: the entry
+ */
+struct hca_fault {
+	bool open;
+	bool failed;
+	bool raised;
+	bool waited;
+	u8 type;
+	u32 seq;
+	u32 token;
+	unsigned int same;
+	struct hca_missing missing;
+};
+
 /**
  * struct hca_qp - queue pair
  * @state: MLX5_QP_STATE_*; read under either lock; moved to ERR under either, to
@@ -620,9 +683,12 @@ struct hca_recv {
  * @req: the WQE in execution
  * @src: pieces of the source of a chunk
  * @dst: pieces of its destination
+ * @sq_fault: page fault of the memory that its WQEs name
+ * @sq_resumed: the peer's fault has been answered: look again
  * @rq_lock: responder: the receive queue, taken by the peer's requester
  * @rq_ci: receive WQEs consumed
  * @recv: the receive WQE in use
+ * @rq_fault: page fault of the memory that receive WQEs and remote requests name
  * @error: the debug record; written once per life in a non-error state
  * @sq_work: executes what no doorbell thread does
  * @sq_timer: queues @sq_work when a wait is over
@@ -679,10 +745,13 @@ struct hca_qp {
 	struct hca_req req;
 	struct hca_sgl src;
 	struct hca_sgl dst;
+	struct hca_fault sq_fault;
+	bool sq_resumed;
 
 	struct mutex rq_lock;
 	u16 rq_ci;
 	struct hca_recv recv;
+	struct hca_fault rq_fault;
 
 	struct hca_qp_error error;
 	struct work_struct sq_work;
@@ -735,6 +804,7 @@ enum hca_life {
  * @life_lock: serialises ENABLE, INIT, TEARDOWN and DISABLE_HCA
  * @life: how far bring-up has come
  * @icm: context memory
+ * @odp: HCA_ODP_* that the driver has enabled; constant from INIT_HCA on
  * @eqs: event queues by number; likewise the others
  * @roce_lock: protects @roce
  * @roce: RoCE address table
@@ -759,6 +829,7 @@ struct hca {
 	void *host;
 	struct mutex life_lock;
 	enum hca_life life;
+	u8 odp;
 	struct hca_icm icm;
 	struct xarray eqs;
 	struct xarray cqs;
@@ -846,6 +917,8 @@ hca_cmd_status hca_cmd_manage_pages(struct hca *hca, const void *in, size_t inle
 bool hca_icm_ready(struct hca *hca);
 
 /* caps.c */
+hca_cmd_status hca_cmd_set_hca_cap(struct hca *hca, const void *in, size_t inlen,
+				   void *out, size_t outlen);
 hca_cmd_status hca_cmd_query_hca_cap(struct hca *hca, const void *in, size_t inlen,
 				     void *out, size_t outlen);
 
@@ -921,7 +994,7 @@ hca_cmd_status hca_cmd_destroy_eq(struct hca *hca, const void *in, size_t inlen,
 bool hca_eq_write(struct hca_eq *eq, u8 type, u8 sub_type, const void *data, size_t len);
 void hca_eq_kick(struct hca_eq *eq);
 void hca_eq_kick_later(struct hca_eq *eq);
-bool hca_event(struct hca *hca, u8 type, u8 sub_type, const void *data, size_t len);
+int hca_event(struct hca *hca, u8 type, u8 sub_type, const void *data, size_t len);
 void hca_event_qp(struct hca *hca, u8 type, u32 qpn);
 void hca_eq_doorbell(struct hca *hca, u32 value, bool arm);
 struct hca_eq *hca_eq_get(struct hca *hca, u32 eqn);
@@ -983,6 +1056,7 @@ bool hca_parse_data(const u8 *wqe, size_t len, struct hca_sge_list *list, bool r
  * enum hca_answer - what a step of a request came to
  * @HCA_ANSWER_MORE: a chunk has been moved, more to come
  * @HCA_ANSWER_AGAIN: nothing has been moved, a key was just being changed
+ * @HCA_ANSWER_FAULT: suspended until a page is there
  * @HCA_ANSWER_DONE: the request is complete
  * @HCA_ANSWER_NONE: nobody answered; a retry timer must run
  * @HCA_ANSWER_RNR: receiver not ready
@@ -991,6 +1065,7 @@ bool hca_parse_data(const u8 *wqe, size_t len, struct hca_sge_list *list, bool r
 enum hca_answer {
 	HCA_ANSWER_MORE,
 	HCA_ANSWER_AGAIN,
+	HCA_ANSWER_FAULT,
 	HCA_ANSWER_DONE,
 	HCA_ANSWER_NONE,
 	HCA_ANSWER_RNR,
@@ -1003,15 +1078,27 @@ enum hca_answer {
  * @vendor: its vendor syndrome
  * @where: the local access that failed, or NULL
  * @rnr_timer: encoded RNR NAK timer of the responder
+ * @wait_ns: of HCA_ANSWER_FAULT: try again after so long, 0 if the answer of the host
+ *	to the requester's own fault is what is waited for
  */
 struct hca_result {
 	u8 syndrome;
 	u8 vendor;
 	const struct hca_sgl *where;
 	u8 rnr_timer;
+	u64 wait_ns;
 };
 
 enum hca_answer hca_request(struct hca_qp *qp, struct hca_result *result);
+
+/* fault.c */
+enum hca_answer hca_fault_raise(struct hca_qp *qp, enum hca_fault_type type,
+				const struct hca_req *req, struct hca_sgl *sgl,
+				struct hca_result *result);
+bool hca_fault_wait_peer(const struct hca_qp *peer, struct hca_result *result);
+void hca_fault_drop(struct hca_fault *fault);
+hca_cmd_status hca_cmd_page_fault_resume(struct hca *hca, const void *in, size_t inlen,
+					 void *out, size_t outlen);
 
 /* umr.c */
 u8 hca_umr_parse(struct hca_req *req, size_t len);

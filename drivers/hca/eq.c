@@ -118,12 +118,13 @@ struct hca_eq *hca_eq_get(struct hca *hca, u32 eqn)
  * @len: its length, at most 28 bytes
  *
  * Context: process, no lock but a qp->sq_lock or rq_lock held.
- * Return: false if nobody listens.
+ * Return: 0, -ENOENT if nobody listens, -ENOSPC if the ring was full.
  */
-bool hca_event(struct hca *hca, u8 type, u8 sub_type, const void *data, size_t len)
+int hca_event(struct hca *hca, u8 type, u8 sub_type, const void *data, size_t len)
 {
 	struct hca_eq *eq, *found = NULL;
 	unsigned long eqn;
+	bool written;
 
 	rcu_read_lock();
 	xa_for_each(&hca->eqs, eqn, eq)
@@ -133,11 +134,11 @@ bool hca_event(struct hca *hca, u8 type, u8 sub_type, const void *data, size_t l
 		found = NULL;
 	rcu_read_unlock();
 	if (!found)
-		return false;
-	hca_eq_write(found, type, sub_type, data, len);
+		return -ENOENT;
+	written = hca_eq_write(found, type, sub_type, data, len);
 	hca_eq_kick(found);
 	hca_ref_put(&found->ref);
-	return true;
+	return written ? 0 : -ENOSPC;
 }
 
 /**

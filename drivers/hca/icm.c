@@ -119,7 +119,7 @@ static void hca_page_request(struct hca *hca, s32 pages)
 	struct mlx5_eqe_page_req req = { .num_pages = cpu_to_be32(pages) };
 
 	hca_count(hca, HCA_CNT_PAGE_REQUEST);
-	if (hca_event(hca, MLX5_EVENT_TYPE_PAGE_REQUEST, 0, &req, sizeof(req)))
+	if (hca_event(hca, MLX5_EVENT_TYPE_PAGE_REQUEST, 0, &req, sizeof(req)) != -ENOENT)
 		return;
 	/* HM 3.3 b: nobody listens yet, so keep it until an EQ subscribes. */
 	mutex_lock(&hca->icm.lock);

@@ -79,8 +79,9 @@ static void hca_peer_unlock(struct hca_qp *peer)
 	hca_qp_put(peer);
 }
 
+/* @op: HCA_ODP_*, the kind of request on whose behalf memory is accessed. */
 static void hca_walk_init(struct hca_walk *walk, struct hca_qp *qp, enum hca_access access,
-			  bool remote, struct hca_sgl *sgl)
+			  u8 op, bool remote, struct hca_sgl *sgl)
 {
 	walk->hca = qp->hca;
 	walk->who.pd = qp->pd;
@@ -89,16 +90,30 @@ static void hca_walk_init(struct hca_walk *walk, struct hca_qp *qp, enum hca_acc
 	walk->who.rlky = qp->rlky;
 	walk->who.any_pd = false;
 	walk->access = access;
+	walk->odp = qp->hca->odp & op;
 	walk->level = 0;
 	walk->sgl = sgl;
 	walk->trace = NULL;
 	hca_sgl_init(sgl);
 }
 
-static enum hca_answer hca_local_error(struct hca_result *result, const struct hca_sgl *where)
+/*
+ * A translation found nothing. Returns HCA_ANSWER_ERROR if it has failed for good, else
+ * what the request has to wait for. @qp's memory it is; qp->req of @requester.
+ */
+static enum hca_answer hca_stuck(struct hca_qp *qp, enum hca_fault_type type,
+				 struct hca_qp *requester, struct hca_sgl *where,
+				 struct hca_result *result)
 {
 	if (where->changing)
 		return HCA_ANSWER_AGAIN;
+	if (where->is_missing)
+		return hca_fault_raise(qp, type, &requester->req, where, result);
+	return HCA_ANSWER_ERROR;
+}
+
+static enum hca_answer hca_local_error(struct hca_result *result, const struct hca_sgl *where)
+{
 	result->syndrome = MLX5_CQE_SYNDROME_LOCAL_PROT_ERR;
 	result->vendor = where->syndrome;
 	result->where = where;
@@ -109,8 +124,6 @@ static enum hca_answer hca_local_error(struct hca_result *result, const struct h
 static enum hca_answer hca_nak_access(struct hca_qp *peer, const struct hca_sgl *where,
 				      struct hca_result *result)
 {
-	if (where->changing)
-		return HCA_ANSWER_AGAIN;
 	hca_qp_set_error(peer, MLX5_CQE_SYNDROME_REMOTE_ACCESS_ERR, where->syndrome, where, true);
 	/* A write with immediate has a receive to complete; nothing else tells the owner. */
 	if (peer->recv.active)
@@ -138,13 +151,19 @@ static enum hca_answer hca_nak_receive(struct hca_qp *peer, u8 syndrome, u8 vend
 				       const struct hca_sgl *where, u8 nak, u8 nak_vendor,
 				       struct hca_result *result)
 {
-	if (where && where->changing)
-		return HCA_ANSWER_AGAIN;
 	hca_qp_set_error(peer, syndrome, vendor, where, true);
 	hca_recv_error(peer, syndrome, vendor);
 	result->syndrome = nak;
 	result->vendor = nak_vendor;
 	return HCA_ANSWER_ERROR;
+}
+
+/* Nor can its memory be written. */
+static enum hca_answer hca_nak_scatter(struct hca_qp *peer, const struct hca_sgl *where,
+				       struct hca_result *result)
+{
+	return hca_nak_receive(peer, MLX5_CQE_SYNDROME_LOCAL_PROT_ERR, where->syndrome, where,
+			       MLX5_CQE_SYNDROME_REMOTE_OP_ERR, HCA_VS_NAK_OP, result);
 }
 
 /* hca_recv_take() found none, or @err: no receive is to blame for that, the record is. */
@@ -220,6 +239,7 @@ static enum hca_answer hca_send_step(struct hca_qp *qp, struct hca_qp *peer, u64
 {
 	struct hca_req *req = &qp->req;
 	struct hca_recv *recv = &peer->recv;
+	enum hca_answer answer;
 	struct hca_walk walk;
 	u64 n = 0;
 	int taken;
@@ -233,13 +253,13 @@ static enum hca_answer hca_send_step(struct hca_qp *qp, struct hca_qp *peer, u64
 				       MLX5_CQE_SYNDROME_REMOTE_INVAL_REQ_ERR, HCA_VS_NAK_REQ,
 				       result);
 	if (have) {
-		hca_walk_init(&walk, peer, HCA_ACCESS_WRITE, false, &qp->dst);
+		hca_walk_init(&walk, peer, HCA_ACCESS_WRITE, HCA_ODP_RECEIVE, false, &qp->dst);
 		n = hca_gather(&walk, &recv->data, req->done, total, have);
-		if (!n)
-			return hca_nak_receive(peer, MLX5_CQE_SYNDROME_LOCAL_PROT_ERR,
-					       qp->dst.syndrome, &qp->dst,
-					       MLX5_CQE_SYNDROME_REMOTE_OP_ERR, HCA_VS_NAK_OP,
-					       result);
+		if (!n) {
+			answer = hca_stuck(peer, HCA_FAULT_SCATTER, qp, &qp->dst, result);
+			return answer == HCA_ANSWER_ERROR ?
+			       hca_nak_scatter(peer, &qp->dst, result) : answer;
+		}
 		hca_copy(qp->hca, &qp->dst, &qp->src, n);
 	}
 	req->done += n;
@@ -257,6 +277,7 @@ static enum hca_answer hca_write_step(struct hca_qp *qp, struct hca_qp *peer, u6
 {
 	struct hca_req *req = &qp->req;
 	bool imm = req->opcode == MLX5_OPCODE_RDMA_WRITE_IMM;
+	enum hca_answer answer;
 	struct hca_walk walk;
 	u64 n = 0;
 	int taken = 1;
@@ -268,10 +289,13 @@ static enum hca_answer hca_write_step(struct hca_qp *qp, struct hca_qp *peer, u6
 	if (taken <= 0)
 		return hca_no_receive(peer, taken, result);
 	if (have) {
-		hca_walk_init(&walk, peer, HCA_ACCESS_WRITE, true, &qp->dst);
+		hca_walk_init(&walk, peer, HCA_ACCESS_WRITE, HCA_ODP_WRITE, true, &qp->dst);
 		n = hca_xlate(&walk, req->rkey, req->raddr + req->done, total - req->done, have);
-		if (!n)
-			return hca_nak_access(peer, &qp->dst, result);
+		if (!n) {
+			answer = hca_stuck(peer, HCA_FAULT_WRITE, qp, &qp->dst, result);
+			return answer == HCA_ANSWER_ERROR ?
+			       hca_nak_access(peer, &qp->dst, result) : answer;
+		}
 		hca_copy(qp->hca, &qp->dst, &qp->src, n);
 	}
 	req->done += n;
@@ -289,22 +313,27 @@ static enum hca_answer hca_push(struct hca_qp *qp, struct hca_qp *peer,
 	struct hca_req *req = &qp->req;
 	u64 total = req->data.total;
 	u64 want = min_t(u64, total - req->done, HCA_CHUNK), have = 0;
+	bool is_send = req->opcode == MLX5_OPCODE_SEND || req->opcode == MLX5_OPCODE_SEND_IMM ||
+		       req->opcode == MLX5_OPCODE_SEND_INVAL;
 	enum hca_answer answer;
 	struct hca_walk walk;
 
-	hca_walk_init(&walk, qp, HCA_ACCESS_READ, false, &qp->src);
+	hca_walk_init(&walk, qp, HCA_ACCESS_READ, is_send ? HCA_ODP_SEND : HCA_ODP_WRITE, false,
+		      &qp->src);
 	hca_sgl_init(&qp->dst);
 	if (want && total <= HCA_MAX_MSG) {
 		have = hca_gather(&walk, &req->data, req->done, total, want);
-		if (!have)
-			return hca_local_error(result, &qp->src);
+		if (!have) {
+			answer = hca_stuck(qp, HCA_FAULT_GATHER, qp, &qp->src, result);
+			return answer == HCA_ANSWER_ERROR ?
+			       hca_local_error(result, &qp->src) : answer;
+		}
 	}
 	if (!peer)
 		return HCA_ANSWER_NONE;
 	if (total > HCA_MAX_MSG || total > 1ULL << peer->log_msg_max)
 		return hca_nak_request(peer, HCA_VS_MSG_TOO_LONG, result);
-	if (req->opcode == MLX5_OPCODE_SEND || req->opcode == MLX5_OPCODE_SEND_IMM ||
-	    req->opcode == MLX5_OPCODE_SEND_INVAL)
+	if (is_send)
 		answer = hca_send_step(qp, peer, total, have, result);
 	else
 		answer = hca_write_step(qp, peer, total, have, result);
@@ -318,6 +347,7 @@ static enum hca_answer hca_pull(struct hca_qp *qp, struct hca_qp *peer,
 	struct hca_req *req = &qp->req;
 	u64 total = req->data.total;
 	u64 want = min_t(u64, total - req->done, HCA_CHUNK);
+	enum hca_answer answer;
 	struct hca_walk walk;
 	u64 n;
 
@@ -329,14 +359,19 @@ static enum hca_answer hca_pull(struct hca_qp *qp, struct hca_qp *peer,
 		return hca_nak_request(peer, HCA_VS_MSG_TOO_LONG, result);
 	if (!want)
 		return HCA_ANSWER_DONE;
-	hca_walk_init(&walk, peer, HCA_ACCESS_READ, true, &qp->src);
+	hca_walk_init(&walk, peer, HCA_ACCESS_READ, HCA_ODP_READ, true, &qp->src);
 	n = hca_xlate(&walk, req->rkey, req->raddr + req->done, total - req->done, want);
-	if (!n)
-		return hca_nak_access(peer, &qp->src, result);
-	hca_walk_init(&walk, qp, HCA_ACCESS_WRITE, false, &qp->dst);
+	if (!n) {
+		answer = hca_stuck(peer, HCA_FAULT_READ, qp, &qp->src, result);
+		return answer == HCA_ANSWER_ERROR ? hca_nak_access(peer, &qp->src, result) :
+						    answer;
+	}
+	hca_walk_init(&walk, qp, HCA_ACCESS_WRITE, HCA_ODP_READ, false, &qp->dst);
 	n = hca_gather(&walk, &req->data, req->done, total, n);
-	if (!n)
-		return hca_local_error(result, &qp->dst);
+	if (!n) {
+		answer = hca_stuck(qp, HCA_FAULT_RESULT, qp, &qp->dst, result);
+		return answer == HCA_ANSWER_ERROR ? hca_local_error(result, &qp->dst) : answer;
+	}
 	hca_copy(qp->hca, &qp->dst, &qp->src, n);
 	req->done += n;
 	return req->done < total ? HCA_ANSWER_MORE : HCA_ANSWER_DONE;
@@ -374,6 +409,7 @@ static enum hca_answer hca_atomic(struct hca_qp *qp, struct hca_qp *peer,
 				  struct hca_result *result)
 {
 	struct hca_req *req = &qp->req;
+	enum hca_answer answer;
 	struct hca_walk walk;
 	u64 old, n;
 
@@ -383,20 +419,54 @@ static enum hca_answer hca_atomic(struct hca_qp *qp, struct hca_qp *peer,
 		return hca_nak_request(peer, HCA_VS_UNALIGNED, result);
 	if (!peer->rae)
 		return hca_nak_request(peer, HCA_VS_QP_ACCESS, result);
-	hca_walk_init(&walk, peer, HCA_ACCESS_ATOMIC, true, &qp->src);
-	if (!hca_xlate(&walk, req->rkey, req->raddr, sizeof(u64), sizeof(u64)))
-		return hca_nak_access(peer, &qp->src, result);
-	hca_walk_init(&walk, qp, HCA_ACCESS_WRITE, false, &qp->dst);
+	hca_walk_init(&walk, peer, HCA_ACCESS_ATOMIC, HCA_ODP_ATOMIC, true, &qp->src);
+	if (!hca_xlate(&walk, req->rkey, req->raddr, sizeof(u64), sizeof(u64))) {
+		answer = hca_stuck(peer, HCA_FAULT_WRITE, qp, &qp->src, result);
+		return answer == HCA_ANSWER_ERROR ? hca_nak_access(peer, &qp->src, result) :
+						    answer;
+	}
+	hca_walk_init(&walk, qp, HCA_ACCESS_WRITE, HCA_ODP_ATOMIC, false, &qp->dst);
 	n = hca_gather(&walk, &req->data, 0, sizeof(u64), sizeof(u64));
-	/* What has been changed can't be taken back, so a change is waited for before. */
-	if (qp->dst.changing)
-		return HCA_ANSWER_AGAIN;
+	/* A result in two pieces, one of which is not there: ask for that one. */
+	if (n && n < sizeof(u64)) {
+		hca_sgl_release(qp->hca, &qp->dst);
+		hca_sgl_init(&qp->dst);
+		hca_gather(&walk, &req->data, n, sizeof(u64), sizeof(u64) - n);
+	}
+	/* What has been changed can't be taken back, so everything is waited for before. */
+	if (n < sizeof(u64)) {
+		answer = hca_stuck(qp, HCA_FAULT_RESULT, qp, &qp->dst, result);
+		if (answer != HCA_ANSWER_ERROR)
+			return answer;
+	}
 	old = hca_atomic_do(qp, &qp->src);
 	if (n < sizeof(u64))
 		return hca_local_error(result, &qp->dst);
 	hca_copy_in(&qp->dst, &old, sizeof(old));
 	req->done = sizeof(u64);
 	return HCA_ANSWER_DONE;
+}
+
+/* What a fault on either side has come to. HCA_ANSWER_MORE: nothing is in the way. */
+static enum hca_answer hca_after_fault(struct hca_qp *qp, struct hca_qp *peer,
+				       struct hca_result *result)
+{
+	if (qp->sq_fault.failed) {
+		qp->sq_fault.failed = false;
+		qp->src.syndrome = HCA_VS_ODP;
+		return hca_local_error(result, &qp->src);
+	}
+	if (!peer)
+		return HCA_ANSWER_MORE;
+	if (hca_fault_wait_peer(peer, result))
+		return HCA_ANSWER_FAULT;
+	if (!peer->rq_fault.failed)
+		return HCA_ANSWER_MORE;
+	peer->rq_fault.failed = false;
+	qp->dst.syndrome = HCA_VS_ODP;
+	if (peer->rq_fault.type == HCA_FAULT_SCATTER)
+		return hca_nak_scatter(peer, &qp->dst, result);
+	return hca_nak_access(peer, &qp->dst, result);
 }
 
 /**
@@ -421,6 +491,9 @@ enum hca_answer hca_request(struct hca_qp *qp, struct hca_result *result)
 	peer = hca_peer_lock(qp);
 	hca_sgl_init(&qp->src);
 	hca_sgl_init(&qp->dst);
+	answer = hca_after_fault(qp, peer, result);
+	if (answer != HCA_ANSWER_MORE)
+		goto unlock;
 	switch (req->opcode) {
 	case MLX5_OPCODE_RDMA_READ:
 		answer = hca_pull(qp, peer, result);
@@ -435,6 +508,11 @@ enum hca_answer hca_request(struct hca_qp *qp, struct hca_result *result)
 	}
 	hca_sgl_release(qp->hca, &qp->dst);
 	hca_sgl_release(qp->hca, &qp->src);
+	if (answer == HCA_ANSWER_MORE || answer == HCA_ANSWER_DONE) {
+		qp->sq_fault.raised = false;
+		peer->rq_fault.raised = false;
+	}
+unlock:
 	if (peer)
 		hca_peer_unlock(peer);
 	changing = qp->dst.changing ?: qp->src.changing;

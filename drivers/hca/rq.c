@@ -137,6 +137,7 @@ void hca_recv_error(struct hca_qp *qp, u8 syndrome, u8 vendor)
  */
 void hca_rq_reset(struct hca_qp *qp)
 {
+	hca_fault_drop(&qp->rq_fault);
 	qp->rq_ci = 0;
 	qp->recv.active = false;
 }
@@ -147,6 +148,7 @@ void hca_rq_reset(struct hca_qp *qp)
  */
 void hca_rq_flush(struct hca_qp *qp)
 {
+	hca_fault_drop(&qp->rq_fault);
 	while (hca_recv_take(qp) > 0) {
 		hca_count(qp->hca, HCA_CNT_WQE_FLUSHED);
 		hca_recv_error(qp, MLX5_CQE_SYNDROME_WR_FLUSH_ERR, HCA_VS_FLUSHED);

@@ -296,6 +296,7 @@ static bool hca_sq_rnr(struct hca_qp *qp, struct hca_result *result)
 	}
 	if (req->rnr_left != 7)
 		req->rnr_left--;
+	WRITE_ONCE(qp->sq_resumed, false);
 	hca_sq_wait(qp, hca_rnr_ns(result->rnr_timer));
 	return true;
 }
@@ -319,6 +320,7 @@ static bool hca_sq_no_answer(struct hca_qp *qp, struct hca_result *result)
 		}
 		req->retry_left--;
 	}
+	WRITE_ONCE(qp->sq_resumed, false);
 	hca_sq_wait(qp, 4096ULL << qp->ack_timeout);
 	return true;
 }
@@ -344,8 +346,14 @@ static bool hca_sq_run(struct hca_qp *qp, u64 max_bytes, unsigned int max_wqes)
 				continue;
 			return false;
 		}
-		/* The timer brings us back and looks at the record then. */
-		if (req->not_before && ktime_get_ns() < req->not_before) {
+		/* The answer to the fault brings us back and looks at the record then ... */
+		if (qp->sq_fault.open) {
+			WRITE_ONCE(qp->sq_rung, false);
+			return false;
+		}
+		/* ... or the timer does, or the answer to the peer's. */
+		if (req->not_before && ktime_get_ns() < req->not_before &&
+		    !xchg(&qp->sq_resumed, false)) {
 			WRITE_ONCE(qp->sq_rung, false);
 			return false;
 		}
@@ -357,6 +365,10 @@ static bool hca_sq_run(struct hca_qp *qp, u64 max_bytes, unsigned int max_wqes)
 			req->not_before = 0;
 			break;
 		case HCA_ANSWER_AGAIN:
+			break;
+		case HCA_ANSWER_FAULT:
+			if (result.wait_ns)
+				hca_sq_wait(qp, result.wait_ns);
 			break;
 		case HCA_ANSWER_DONE:
 			hca_sq_complete(qp);
@@ -471,6 +483,7 @@ void hca_sq_unlock(struct hca_qp *qp)
  */
 void hca_sq_reset(struct hca_qp *qp)
 {
+	hca_fault_drop(&qp->sq_fault);
 	qp->sq_ci = 0;
 	qp->sq_rung = false;
 	qp->req.active = false;
@@ -488,6 +501,7 @@ void hca_sq_flush(struct hca_qp *qp)
 
 	if (!qp->has_sq)
 		return;
+	hca_fault_drop(&qp->sq_fault);
 	WRITE_ONCE(qp->sq_rung, false);
 	/* As in hca_sq_fetch(). */
 	smp_mb();

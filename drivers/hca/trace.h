@@ -116,6 +116,27 @@ TRACE_EVENT(hca_umr,
 		  __entry->octwords, __entry->syndrome)
 );
 
+TRACE_EVENT(hca_page_fault,
+	TP_PROTO(u32 qpn, u8 type, u32 token, u32 key, u64 va),
+	TP_ARGS(qpn, type, token, key, va),
+	TP_STRUCT__entry(
+		__field(u32, qpn)
+		__field(u8, type)
+		__field(u32, token)
+		__field(u32, key)
+		__field(u64, va)
+	),
+	TP_fast_assign(
+		__entry->qpn = qpn;
+		__entry->type = type;
+		__entry->token = token;
+		__entry->key = key;
+		__entry->va = va;
+	),
+	TP_printk("qpn=0x%x type=%u token=0x%x key=0x%x va=0x%llx", __entry->qpn,
+		  __entry->type, __entry->token, __entry->key, __entry->va)
+);
+
 TRACE_EVENT(hca_qp_state,
 	TP_PROTO(u32 qpn, u8 from, u8 to),
 	TP_ARGS(qpn, from, to),

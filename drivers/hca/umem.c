@@ -114,7 +114,7 @@ hca_cmd_status hca_cmd_create_umem(struct hca *hca, const void *in, size_t inlen
 	const __be64 *mtt = MLX5_ADDR_OF(umem, ctx, mtt);
 	unsigned int log_page = MLX5_GET(umem, ctx, log_page_size) + HCA_PAGE_SHIFT;
 	u64 room = (inlen - MLX5_ST_SZ_BYTES(create_umem_in)) / sizeof(*mtt);
-	u32 page_offset = MLX5_GET(umem, ctx, page_offset);
+	u64 page_offset = MLX5_GET(umem, ctx, page_offset);
 	u64 nr = MLX5_GET64(umem, ctx, num_of_mtt);
 	struct hca_umem *umem;
 	hca_cmd_status status;
@@ -124,7 +124,7 @@ hca_cmd_status hca_cmd_create_umem(struct hca *hca, const void *in, size_t inlen
 		return HCA_REFUSE(BAD_OP_ERR, 1);
 	if (!nr || nr > room)
 		return HCA_REFUSE(BAD_INP_LEN_ERR, 2);
-	if (MLX5_GET(umem, ctx, ats) || page_offset >> min(log_page, 32U) || nr >> (63 - log_page))
+	if (MLX5_GET(umem, ctx, ats) || page_offset >> log_page || nr >> (63 - log_page))
 		return HCA_REFUSE(BAD_PARAM_ERR, 3);
 
 	umem = kzalloc_obj(*umem);

@@ -49,7 +49,7 @@
 struct hca_umr {
 	struct mlx5_wqe_ctrl_seg ctrl;
 	struct mlx5_wqe_umr_ctrl_seg umr;
-	u8 mkc[MLX5_ST_SZ_BYTES(mkc)];
+	__be32 mkc[MLX5_ST_SZ_DW(mkc)];
 	union {
 		u8 list[0];
 		struct mlx5_wqe_data_seg pointer;
@@ -84,6 +84,14 @@ static u64 hca_umr_mask(const struct hca_umr *wqe)
 	return be64_to_cpu(wqe->umr.mkey_mask);
 }
 
+static bool hca_umr_reserved(const struct mlx5_wqe_umr_ctrl_seg *umr)
+{
+	static const struct mlx5_wqe_umr_ctrl_seg none;
+
+	return memcmp(umr->rsvd0, none.rsvd0, sizeof(none.rsvd0)) ||
+	       memcmp(umr->rsvd1, none.rsvd1, sizeof(none.rsvd1));
+}
+
 /**
  * hca_umr_parse() - check 2 of HM 8.5: is the WQE well formed?
  * @req: the WQE, its private copy fetched
@@ -98,10 +106,8 @@ u8 hca_umr_parse(struct hca_req *req, size_t len)
 
 	if (len < offsetof(struct hca_umr, list))
 		return HCA_VS_BAD_WQE;
-	if (wqe->umr.flags & GENMASK(2, 0) ||
-	    memchr_inv(wqe->umr.rsvd0, 0, sizeof(wqe->umr.rsvd0)) ||
-	    be32_to_cpu(wqe->umr.xlt_offset_47_16) & ~HCA_UMR_OFFSET_TOP ||
-	    memchr_inv(wqe->umr.rsvd1, 0, sizeof(wqe->umr.rsvd1)))
+	if (wqe->umr.flags & GENMASK(2, 0) || hca_umr_reserved(&wqe->umr) ||
+	    be32_to_cpu(wqe->umr.xlt_offset_47_16) & ~HCA_UMR_OFFSET_TOP)
 		return HCA_VS_BAD_WQE;
 	if ((wqe->umr.flags & HCA_UMR_CHECK_FREE) == HCA_UMR_CHECK_FREE)
 		return HCA_VS_BAD_WQE;
@@ -113,52 +119,48 @@ u8 hca_umr_parse(struct hca_req *req, size_t len)
 	return HCA_VS_NONE;
 }
 
-/* generation_counter, 3Ch[15:0]: no name in the header. */
-static void hca_umr_merge_generation(__be32 *to, const __be32 *from)
+/* Copies the fields that the mask selects from one MKC into another (HM 8.4). */
+static void hca_umr_merge(__be32 *to, const __be32 *from, u64 mask)
 {
-	const __be32 field = cpu_to_be32(GENMASK(15, 0));
+	__be32 take[MLX5_ST_SZ_DW(mkc)] = {};
+	unsigned int i;
 
-	to[0x3c / 4] = (to[0x3c / 4] & ~field) | (from[0x3c / 4] & field);
-}
-
-/* Copies the fields that the mask selects into an MKC (HM 8.4). */
-static void hca_umr_merge(void *to, const void *from, u64 mask)
-{
-#define HCA_TAKE(bit, field) do {						\
+#define HCA_TAKE_BITS(bit, typ, field, bits) do {				\
 	if (mask & (bit))							\
-		MLX5_SET(mkc, to, field, MLX5_GET(mkc, from, field));		\
+		take[__mlx5_dw_off(typ, field)] |= cpu_to_be32(bits);		\
 } while (0)
-	unsigned int log = MLX5_GET(mkc, to, log_page_size);
-	unsigned int new_log = MLX5_GET(mkc, from, log_page_size);
-
-	if (mask & MLX5_MKEY_MASK_LEN)
-		MLX5_SET64(mkc, to, len, MLX5_GET64(mkc, from, len));
-	HCA_TAKE(MLX5_MKEY_MASK_LEN, length64);
-	if (mask & MLX5_MKEY_MASK_PAGE_SIZE)
-		log = (log & BIT(5)) | (new_log & GENMASK(4, 0));
-	if (mask & MLX5_MKEY_MASK_PAGE_SIZE_5)
-		log = (log & GENMASK(4, 0)) | (new_log & BIT(5));
-	MLX5_SET(mkc, to, log_page_size, log);
-	if (mask & MLX5_MKEY_MASK_START_ADDR)
-		MLX5_SET64(mkc, to, start_addr, MLX5_GET64(mkc, from, start_addr));
-	HCA_TAKE(MLX5_MKEY_MASK_PD, pd);
-	HCA_TAKE(MLX5_MKEY_MASK_EN_RINVAL, en_rinval);
-	HCA_TAKE(MLX5_MKEY_MASK_EN_SIGERR, expected_sigerr_count);
-	HCA_TAKE(MLX5_MKEY_MASK_BSF_EN, bsf_en);
-	HCA_TAKE(MLX5_MKEY_MASK_KEY, mkey_7_0);
-	HCA_TAKE(MLX5_MKEY_MASK_QPN, qpn);
-	HCA_TAKE(MLX5_MKEY_MASK_LR, lr);
-	HCA_TAKE(MLX5_MKEY_MASK_LW, lw);
-	HCA_TAKE(MLX5_MKEY_MASK_RR, rr);
-	HCA_TAKE(MLX5_MKEY_MASK_RW, rw);
-	HCA_TAKE(MLX5_MKEY_MASK_A, a);
-	HCA_TAKE(MLX5_MKEY_MASK_SMALL_FENCE, small_fence_on_rdma_read_response);
-	HCA_TAKE(MLX5_MKEY_MASK_RELAXED_ORDERING_WRITE, relaxed_ordering_write);
-	HCA_TAKE(MLX5_MKEY_MASK_FREE, free);
-	HCA_TAKE(MLX5_MKEY_MASK_RELAXED_ORDERING_READ, relaxed_ordering_read);
+#define HCA_TAKE(bit, typ, field)						\
+	HCA_TAKE_BITS(bit, typ, field, __mlx5_dw_mask(typ, field))
+#define HCA_TAKE64(bit, field) do {						\
+	if (mask & (bit))							\
+		memset(&take[__mlx5_dw_off(mkc, field)], 0xff, sizeof(u64));	\
+} while (0)
+	HCA_TAKE64(MLX5_MKEY_MASK_LEN, len);
+	HCA_TAKE(MLX5_MKEY_MASK_LEN, mkc, length64);
+	HCA_TAKE_BITS(MLX5_MKEY_MASK_PAGE_SIZE, mkc, log_page_size, GENMASK(4, 0));
+	HCA_TAKE_BITS(MLX5_MKEY_MASK_PAGE_SIZE_5, mkc, log_page_size, BIT(5));
+	HCA_TAKE64(MLX5_MKEY_MASK_START_ADDR, start_addr);
+	HCA_TAKE(MLX5_MKEY_MASK_PD, mkc, pd);
+	HCA_TAKE(MLX5_MKEY_MASK_EN_RINVAL, mkc, en_rinval);
+	HCA_TAKE(MLX5_MKEY_MASK_EN_SIGERR, mkc, expected_sigerr_count);
+	HCA_TAKE(MLX5_MKEY_MASK_BSF_EN, mkc, bsf_en);
+	HCA_TAKE(MLX5_MKEY_MASK_KEY, mkc, mkey_7_0);
+	HCA_TAKE(MLX5_MKEY_MASK_QPN, mkc, qpn);
+	HCA_TAKE(MLX5_MKEY_MASK_LR, mkc, lr);
+	HCA_TAKE(MLX5_MKEY_MASK_LW, mkc, lw);
+	HCA_TAKE(MLX5_MKEY_MASK_RR, mkc, rr);
+	HCA_TAKE(MLX5_MKEY_MASK_RW, mkc, rw);
+	HCA_TAKE(MLX5_MKEY_MASK_A, mkc, a);
+	HCA_TAKE(MLX5_MKEY_MASK_SMALL_FENCE, mkc, small_fence_on_rdma_read_response);
+	HCA_TAKE(MLX5_MKEY_MASK_RELAXED_ORDERING_WRITE, mkc, relaxed_ordering_write);
+	HCA_TAKE(MLX5_MKEY_MASK_FREE, mkc, free);
+	HCA_TAKE(MLX5_MKEY_MASK_RELAXED_ORDERING_READ, mkc, relaxed_ordering_read);
+	HCA_TAKE(HCA_MKEY_MASK_GENERATION, mkc_generation, generation_counter);
+#undef HCA_TAKE64
 #undef HCA_TAKE
-	if (mask & HCA_MKEY_MASK_GENERATION)
-		hca_umr_merge_generation(to, from);
+#undef HCA_TAKE_BITS
+	for (i = 0; i < ARRAY_SIZE(take); i++)
+		to[i] = (to[i] & ~take[i]) | (from[i] & take[i]);
 }
 
 /*
@@ -254,6 +256,7 @@ static void hca_umr_apply(struct hca *hca, struct hca_mkey *mkey, const struct h
 	hca_mkey_freeze(hca, mkey);
 	memcpy(mkey->image, image, MLX5_ST_SZ_BYTES(mkc));
 	hca_mkc_decode(mkey->image, &mkey->mkc);
+	mkey->generation += !!octwords;
 	hca_xlt_write(&mkey->xlt, hca_umr_offset(wqe) * HCA_OCTWORD, list,
 		      octwords * HCA_OCTWORD);
 	if (mkey->klms && octwords)
@@ -266,7 +269,7 @@ static u8 hca_umr_locked(struct hca_qp *qp, struct hca_mkey *mkey, u32 key,
 			 const struct hca_umr *wqe)
 {
 	u32 bytes = hca_umr_octwords(wqe) * HCA_OCTWORD;
-	u32 image[MLX5_ST_SZ_DW(mkc)];
+	__be32 image[MLX5_ST_SZ_DW(mkc)];
 	struct hca_number *pd = NULL;
 	const void *list = wqe->list;
 	u8 syndrome;

@@ -30,6 +30,7 @@ void hca_sgl_init(struct hca_sgl *sgl)
 	sgl->nr_segs = 0;
 	sgl->nr_held = 0;
 	sgl->changing = 0;
+	sgl->is_missing = false;
 	sgl->syndrome = HCA_VS_NONE;
 	sgl->key = 0;
 	sgl->va = 0;
@@ -112,6 +113,27 @@ u64 hca_refuse(struct hca_walk *walk, u32 key, u64 va, u64 len, enum hca_check c
 	}
 	hca_count(walk->hca, hca_check_counter[check]);
 	trace_hca_refused(walk->who.qpn, key, va, len, sgl->syndrome);
+	return 0;
+}
+
+/*
+ * The page is not there, or not for this kind of access (HM 5.3). Where pages can be
+ * waited for, what has been found so far is a chunk; with nothing found, the result
+ * says what is missing.
+ */
+static u64 hca_page_missing(struct hca_walk *walk, u32 key, u64 va, u64 len, u64 done,
+			    const struct hca_missing *missing)
+{
+	struct hca_sgl *sgl = walk->sgl;
+
+	if (!walk->odp)
+		return hca_refuse(walk, key, va, len, HCA_CHECK_PAGE);
+	if (sgl->bytes)
+		return done;
+	sgl->is_missing = true;
+	sgl->missing = *missing;
+	sgl->key = key;
+	sgl->va = va;
 	return 0;
 }
 
@@ -218,8 +240,14 @@ static u64 hca_walk_mtt(struct hca_walk *walk, struct hca_mkey *mkey, u32 key, u
 		n = min_t(u64, n, HCA_BUS_MAX - (dma & (HCA_BUS_MAX - 1)));
 		if (walk->trace)
 			hca_trace_leaf(walk, mkey, key, va + done, n, index, entry, dma);
-		if ((entry & need) != need)
-			return hca_refuse(walk, key, va + done, n, HCA_CHECK_PAGE);
+		if ((entry & need) != need) {
+			struct hca_missing missing = {
+				.index = key >> 8, .level = walk->level,
+				.generation = mkey->generation, .entry = index,
+			};
+
+			return hca_page_missing(walk, key, va + done, n, done, &missing);
+		}
 		if (!hca_add_dma(walk, dma, n))
 			return hca_refuse(walk, key, va + done, n, HCA_CHECK_BUS);
 		done += n;
@@ -254,8 +282,13 @@ static u64 hca_walk_special(struct hca_walk *walk, u32 key, u64 va, u64 len, u64
 	}
 	if (key == HCA_KEY_RESD && !walk->who.remote && walk->who.rlky)
 		return hca_walk_pa(walk, &no_table, key, va, want);
-	if (key == HCA_KEY_NULL)
-		return hca_refuse(walk, key, va, len, HCA_CHECK_PAGE);
+	if (key == HCA_KEY_NULL) {
+		struct hca_missing missing = {
+			.index = key >> 8, .level = walk->level, .entry = va >> HCA_PAGE_SHIFT,
+		};
+
+		return hca_page_missing(walk, key, va, len, 0, &missing);
+	}
 	return hca_refuse(walk, key, va, len, HCA_CHECK_NO_MKC);
 }
 
@@ -421,7 +454,9 @@ u64 hca_gather(struct hca_walk *walk, const struct hca_sge_list *list, u64 offse
 			at += len;
 			if (sge->inl)
 				continue;
-			if (!hca_xlate(walk, sge->key, sge->addr, len, min_t(u64, len, 1)))
+			/* Pages may come later, so a missing one is no reason yet. */
+			if (!hca_xlate(walk, sge->key, sge->addr, len, min_t(u64, len, 1)) &&
+			    !walk->sgl->is_missing)
 				return 0;
 			hca_sgl_release(walk->hca, walk->sgl);
 			hca_sgl_init(walk->sgl);

@@ -27,10 +27,12 @@ static const char *shca_command_str(u16 opcode)
 	SHCA_COMMAND_STR_CASE(MANAGE_PAGES);
 	SHCA_COMMAND_STR_CASE(QUERY_ISSI);
 	SHCA_COMMAND_STR_CASE(SET_ISSI);
+	SHCA_COMMAND_STR_CASE(SET_HCA_CAP);
 	SHCA_COMMAND_STR_CASE(QUERY_SPECIAL_CONTEXTS);
 	SHCA_COMMAND_STR_CASE(CREATE_MKEY);
 	SHCA_COMMAND_STR_CASE(QUERY_MKEY);
 	SHCA_COMMAND_STR_CASE(DESTROY_MKEY);
+	SHCA_COMMAND_STR_CASE(PAGE_FAULT_RESUME);
 	SHCA_COMMAND_STR_CASE(CREATE_EQ);
 	SHCA_COMMAND_STR_CASE(DESTROY_EQ);
 	SHCA_COMMAND_STR_CASE(CREATE_CQ);
@@ -257,6 +259,34 @@ int shca_cmd_query_hca_cap(struct shca_dev *dev, enum mlx5_cap_type type, u32 *c
 }
 
 /**
+ * shca_cmd_set_hca_cap() - SET_HCA_CAP, before INIT_HCA
+ * @dev: the device
+ * @type: group
+ * @cap: the whole group, MLX5_UN_SZ_DW(hca_cap_union) words
+ *
+ * Context: process. Return: 0 or an errno.
+ */
+int shca_cmd_set_hca_cap(struct shca_dev *dev, enum mlx5_cap_type type, const u32 *cap)
+{
+	u32 out[MLX5_ST_SZ_DW(set_hca_cap_out)];
+	size_t inlen = MLX5_ST_SZ_BYTES(set_hca_cap_in);
+	void *in;
+	int err;
+
+	in = kzalloc(inlen, GFP_KERNEL);
+	if (!in)
+		return -ENOMEM;
+
+	MLX5_SET(set_hca_cap_in, in, opcode, MLX5_CMD_OP_SET_HCA_CAP);
+	MLX5_SET(set_hca_cap_in, in, op_mod, type << 1);
+	memcpy(MLX5_ADDR_OF(set_hca_cap_in, in, capability), cap,
+	       MLX5_UN_SZ_BYTES(hca_cap_union));
+	err = shca_cmd_exec(dev, in, inlen, out, sizeof(out));
+	kfree(in);
+	return err;
+}
+
+/**
  * shca_cmd_query_special_mkeys() - QUERY_SPECIAL_CONTEXTS into dev->mkeys
  * @dev: the device
  *
@@ -277,6 +307,11 @@ int shca_cmd_query_special_mkeys(struct shca_dev *dev)
 		dev->mkeys.dump_fill_mkey =
 			MLX5_GET(query_special_contexts_out, out, dump_fill_mkey);
 	dev->mkeys.resd_lkey = MLX5_GET(query_special_contexts_out, out, resd_lkey);
+	if (SHCA_CAP_GEN(dev, null_mkey))
+		dev->mkeys.null_mkey = MLX5_GET(query_special_contexts_out, out, null_mkey);
+	if (SHCA_CAP_GEN(dev, terminate_scatter_list_mkey))
+		dev->mkeys.terminate_scatter_list_mkey =
+			MLX5_GET(query_special_contexts_out, out, terminate_scatter_list_mkey);
 	return 0;
 }
 

@@ -106,6 +106,7 @@ SHCA_DEVX_SAME(destroy_umem_in, umem_id, query_qp_in, qpn);
  * @uid: whose it is
  * @has_uar: it is a queue,
  * @uar_id: that rings this UAR
+ * @mkey: a key whose table names keys: page faults look below it
  */
 struct shca_devx_obj {
 	struct shca_dev *dev;
@@ -114,6 +115,7 @@ struct shca_devx_obj {
 	u16 uid;
 	bool has_uar;
 	u32 uar_id;
+	struct shca_mkey mkey;
 };
 
 /**
@@ -251,7 +253,7 @@ static void shca_devx_unuse_queue(struct shca_devx_obj *obj, struct shca_ucontex
 		shca_uar_unuse(context, obj->uar_id);
 }
 
-static int shca_devx_check_mkey(void *in, size_t inlen)
+static int shca_devx_check_mkey(struct shca_devx_obj *obj, void *in, size_t inlen)
 {
 	void *mkc = MLX5_ADDR_OF(create_mkey_in, in, memory_key_mkey_entry);
 	u8 access_mode;
@@ -263,7 +265,19 @@ static int shca_devx_check_mkey(void *in, size_t inlen)
 	/* A list of other keys has no address of its own; anything else only by a umem. */
 	if (access_mode != MLX5_MKC_ACCESS_MODE_KLMS && access_mode != MLX5_MKC_ACCESS_MODE_KSM)
 		MLX5_SET(create_mkey_in, in, mkey_umem_valid, 1);
+	else if (access_mode == MLX5_MKC_ACCESS_MODE_KLMS)
+		obj->mkey.ndescs = MLX5_GET(mkc, mkc, translations_octword_size);
 	return 0;
+}
+
+/* The HCA has made it: let page faults find it. */
+static int shca_devx_handle_mkey_indirect(struct shca_devx_obj *obj)
+{
+	if (!obj->mkey.ndescs)
+		return 0;
+	obj->mkey.type = SHCA_MKEY_INDIRECT_DEVX;
+	obj->mkey.key = obj->id << 8;
+	return shca_store_odp_mkey(obj->dev, &obj->mkey);
 }
 
 static int shca_devx_check_cq(struct shca_devx_obj *obj, struct shca_ucontext *context, void *in,
@@ -297,7 +311,7 @@ static int shca_devx_check_create(struct shca_devx_obj *obj, struct shca_ucontex
 				  void *in, size_t inlen)
 {
 	switch (obj->type) {
-	case MLX5_CMD_OP_CREATE_MKEY:	return shca_devx_check_mkey(in, inlen);
+	case MLX5_CMD_OP_CREATE_MKEY:	return shca_devx_check_mkey(obj, in, inlen);
 	case MLX5_CMD_OP_CREATE_CQ:	return shca_devx_check_cq(obj, context, in, inlen);
 	case MLX5_CMD_OP_CREATE_QP:	return shca_devx_check_qp(obj, context, in, inlen);
 	default:			return 0;
@@ -344,12 +358,17 @@ static int UVERBS_HANDLER(MLX5_IB_METHOD_DEVX_OBJ_CREATE)(struct uverbs_attr_bun
 		goto unuse_queue;
 	}
 	obj->id = SHCA_DEVX_CREATED_ID(out);
-	err = uverbs_copy_to(attrs, MLX5_IB_ATTR_DEVX_OBJ_CREATE_CMD_OUT, out, outlen);
+	err = shca_devx_handle_mkey_indirect(obj);
 	if (err)
 		goto destroy_obj;
+	err = uverbs_copy_to(attrs, MLX5_IB_ATTR_DEVX_OBJ_CREATE_CMD_OUT, out, outlen);
+	if (err)
+		goto forget_mkey;
 	uobj->object = obj;
 	return 0;
 
+forget_mkey:
+	shca_forget_odp_mkey(obj->dev, &obj->mkey);
 destroy_obj:
 	shca_devx_destroy(obj);
 unuse_queue:
@@ -365,6 +384,7 @@ static int shca_devx_obj_cleanup(struct ib_uobject *uobject, enum rdma_remove_re
 	struct shca_devx_obj *obj = uobject->object;
 	int err;
 
+	shca_forget_odp_mkey(obj->dev, &obj->mkey);
 	err = shca_devx_destroy(obj);
 	if (err)
 		return err;

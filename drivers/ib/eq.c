@@ -70,7 +70,14 @@ void shca_res_del(struct xarray *xa, struct shca_res *res, u32 id)
 	wait_for_completion(&res->free);
 }
 
-static struct shca_res *shca_res_get(struct xarray *xa, u32 id)
+/**
+ * shca_res_get() - find a queue and keep it
+ * @xa: &shca_dev.cqs or &shca_dev.qps
+ * @id: number of the queue
+ *
+ * Context: any. Return: its res, to be given to shca_res_put(), or NULL.
+ */
+struct shca_res *shca_res_get(struct xarray *xa, u32 id)
 {
 	struct shca_res *res;
 	unsigned long flags;
@@ -83,7 +90,13 @@ static struct shca_res *shca_res_get(struct xarray *xa, u32 id)
 	return res;
 }
 
-static void shca_res_put(struct shca_res *res)
+/**
+ * shca_res_put() - let go of a queue
+ * @res: from shca_res_get()
+ *
+ * Context: any.
+ */
+void shca_res_put(struct shca_res *res)
 {
 	if (refcount_dec_and_test(&res->refcount))
 		complete(&res->free);
@@ -135,7 +148,8 @@ static void shca_qp_event(struct shca_dev *dev, u32 qpn, enum ib_event_type type
 	shca_res_put(res);
 }
 
-static void shca_eqe_dispatch(struct shca_dev *dev, const struct mlx5_eqe *eqe)
+/* False: not now; shca_irq() will be called when it can be taken. */
+static bool shca_eqe_dispatch(struct shca_dev *dev, const struct mlx5_eqe *eqe)
 {
 	u32 qpn = be32_to_cpu(eqe->data.qp_srq.qp_srq_n) & 0xffffff;
 
@@ -173,9 +187,12 @@ static void shca_eqe_dispatch(struct shca_dev *dev, const struct mlx5_eqe *eqe)
 	case MLX5_EVENT_TYPE_PAGE_REQUEST:
 		shca_page_request(dev, be32_to_cpu(eqe->data.req_pages.num_pages));
 		break;
+	case MLX5_EVENT_TYPE_PAGE_FAULT:
+		return shca_page_fault(dev, eqe);
 	default:
 		dev_warn_ratelimited(&dev->pdev->dev, "event of unknown type 0x%x\n", eqe->type);
 	}
+	return true;
 }
 
 static struct mlx5_eqe *shca_get_eqe(struct shca_eq *eq, u32 index)
@@ -208,7 +225,8 @@ static void shca_eq_poll(struct shca_eq *eq)
 	struct mlx5_eqe *eqe;
 
 	while ((eqe = shca_next_eqe_sw(eq))) {
-		shca_eqe_dispatch(eq->dev, eqe);
+		if (!shca_eqe_dispatch(eq->dev, eqe))
+			return;
 		eq->cons_index++;
 		if (eq->cons_index % SHCA_EQ_UPDATE_BATCH == 0)
 			shca_eq_update_ci(eq, false);
@@ -320,8 +338,17 @@ static int shca_cmd_create_eq(struct shca_eq *eq, u64 event_mask)
 	return err;
 }
 
-static int shca_create_eq(struct shca_dev *dev, unsigned int vector, unsigned int log_size,
-			  u64 event_mask)
+/**
+ * shca_create_eq() - create an event queue
+ * @dev: the device
+ * @vector: SHCA_VECTOR_*
+ * @log_size: log2 of its entries
+ * @event_mask: bit for each MLX5_EVENT_TYPE_* that shall come through it
+ *
+ * Context: process. Return: 0 or an errno.
+ */
+int shca_create_eq(struct shca_dev *dev, unsigned int vector, unsigned int log_size,
+		   u64 event_mask)
 {
 	struct shca_eq *eq;
 	int err;
@@ -352,7 +379,14 @@ free_eq:
 	return err;
 }
 
-static void shca_destroy_eq(struct shca_dev *dev, unsigned int vector)
+/**
+ * shca_destroy_eq() - destroy an event queue
+ * @dev: the device
+ * @vector: SHCA_VECTOR_*
+ *
+ * Context: process, waits for the handlers that run.
+ */
+void shca_destroy_eq(struct shca_dev *dev, unsigned int vector)
 {
 	struct shca_eq *eq = rcu_dereference_protected(dev->eqs[vector], true);
 	u32 out[MLX5_ST_SZ_DW(destroy_eq_out)];
@@ -376,7 +410,7 @@ static void shca_destroy_eq(struct shca_dev *dev, unsigned int vector)
 }
 
 /**
- * shca_eq_table_create() - create all event queues
+ * shca_eq_table_create() - create the event queues of asynchronous events and completions
  * @dev: the device; dev->ib_dev.num_comp_vectors says how many for completions
  *
  * Context: process. Return: 0 or an errno.
@@ -385,11 +419,12 @@ int shca_eq_table_create(struct shca_dev *dev)
 {
 	int err;
 
-	err = shca_create_eq(dev, 0, SHCA_LOG_ASYNC_EQ, SHCA_ASYNC_EVENTS);
+	err = shca_create_eq(dev, SHCA_VECTOR_ASYNC, SHCA_LOG_ASYNC_EQ, SHCA_ASYNC_EVENTS);
 	if (err)
 		return err;
-	for (dev->num_eqs = 1; dev->num_eqs <= dev->ib_dev.num_comp_vectors; dev->num_eqs++) {
-		err = shca_create_eq(dev, dev->num_eqs, SHCA_LOG_COMP_EQ, 0);
+	for (; dev->num_comp_eqs < dev->ib_dev.num_comp_vectors; dev->num_comp_eqs++) {
+		err = shca_create_eq(dev, SHCA_VECTOR_COMP + dev->num_comp_eqs, SHCA_LOG_COMP_EQ,
+				     0);
 		if (err) {
 			shca_eq_table_destroy(dev);
 			return err;
@@ -399,7 +434,7 @@ int shca_eq_table_create(struct shca_dev *dev)
 }
 
 /**
- * shca_eq_table_destroy() - destroy all event queues
+ * shca_eq_table_destroy() - destroy the event queues of shca_eq_table_create()
  * @dev: the device; it has no CQ any more
  *
  * The asynchronous queue goes last: page requests come through it.
@@ -408,8 +443,9 @@ int shca_eq_table_create(struct shca_dev *dev)
  */
 void shca_eq_table_destroy(struct shca_dev *dev)
 {
-	while (dev->num_eqs)
-		shca_destroy_eq(dev, --dev->num_eqs);
+	while (dev->num_comp_eqs)
+		shca_destroy_eq(dev, SHCA_VECTOR_COMP + --dev->num_comp_eqs);
+	shca_destroy_eq(dev, SHCA_VECTOR_ASYNC);
 }
 
 /**
@@ -425,10 +461,10 @@ int shca_comp_eqn_get(struct shca_dev *dev, unsigned int vector, u32 *eqn)
 	struct shca_eq *eq;
 	int err = -ENOENT;
 
-	if (vector >= ARRAY_SIZE(dev->eqs) - 1)
+	if (vector >= SHCA_MAX_COMP_VECTORS)
 		return err;
 	rcu_read_lock();
-	eq = rcu_dereference(dev->eqs[vector + 1]);
+	eq = rcu_dereference(dev->eqs[SHCA_VECTOR_COMP + vector]);
 	if (eq) {
 		*eqn = eq->eqn;
 		err = 0;

@@ -103,6 +103,9 @@ static int shca_query_device(struct ib_device *ibdev, struct ib_device_attr *pro
 	props->max_res_rd_atom = props->max_qp_rd_atom * props->max_qp;
 	props->atomic_cap = shca_has_atomics(dev) ? IB_ATOMIC_HCA : IB_ATOMIC_NONE;
 	props->masked_atomic_cap = IB_ATOMIC_NONE;
+	if (dev->odp_caps.general_caps & IB_ODP_SUPPORT)
+		props->kernel_cap_flags |= IBK_ON_DEMAND_PAGING;
+	props->odp_caps = dev->odp_caps;
 
 	if (!uhw || !uhw->outlen)
 		return 0;
@@ -347,6 +350,19 @@ static int shca_dealloc_pd(struct ib_pd *ibpd, struct ib_udata *udata)
 	return shca_cmd_dealloc_pd(to_sdev(ibpd->device), pd->uid, pd->pdn);
 }
 
+/* All of on-demand paging that the HCA offers, which is off until asked for (HM 6.2). */
+static int handle_hca_cap_odp(struct shca_dev *dev)
+{
+	int err;
+
+	if (!SHCA_CAP_GEN(dev, pg))
+		return 0;
+	err = shca_cmd_query_hca_cap(dev, MLX5_CAP_ODP, dev->caps.odp);
+	if (err)
+		return err;
+	return shca_cmd_set_hca_cap(dev, MLX5_CAP_ODP, dev->caps.odp);
+}
+
 static int shca_query_caps(struct shca_dev *dev)
 {
 	int err;
@@ -364,6 +380,9 @@ static int shca_query_caps(struct shca_dev *dev)
 		if (err)
 			return err;
 	}
+	err = handle_hca_cap_odp(dev);
+	if (err)
+		return err;
 	if (SHCA_CAP_GEN(dev, device_memory)) {
 		err = shca_cmd_query_hca_cap(dev, MLX5_CAP_DEV_MEM, dev->caps.device_mem);
 		if (err)
@@ -433,6 +452,7 @@ static int shca_load(struct shca_dev *dev)
 	err = shca_frmr_pools_init(dev);
 	if (err)
 		goto cleanup_umr;
+	shca_odp_init_one(dev);
 	return 0;
 
 cleanup_umr:
@@ -446,6 +466,7 @@ dealloc_uar:
 
 static void shca_unload(struct shca_dev *dev)
 {
+	shca_odp_destroy_eq(dev);
 	shca_frmr_pools_cleanup(dev);
 	shca_umr_cleanup(dev);
 	shca_eq_table_destroy(dev);
@@ -536,6 +557,7 @@ static void shca_dealloc_driver(struct ib_device *ibdev)
 	shca_power_off(dev);
 	WARN_ON(!xa_empty(&dev->cqs));
 	WARN_ON(!xa_empty(&dev->qps));
+	WARN_ON(!xa_empty(&dev->odp_mkeys));
 	shca_dev_list_del(dev);
 }
 
@@ -544,6 +566,7 @@ static const struct uapi_definition shca_defs[] = {
 	UAPI_DEF_CHAIN(shca_create_cq_defs),
 	UAPI_DEF_CHAIN(shca_devx_defs),
 	UAPI_DEF_CHAIN(shca_dm_defs),
+	UAPI_DEF_CHAIN(shca_dmabuf_defs),
 	UAPI_DEF_CHAIN(shca_explain_defs),
 	{}
 };
@@ -554,6 +577,7 @@ static const struct ib_device_ops shca_dev_ops = {
 	.uverbs_abi_ver = MLX5_IB_UVERBS_ABI_VERSION,
 
 	.add_gid = shca_add_gid,
+	.advise_mr = shca_advise_mr,
 	.alloc_mw = shca_alloc_mw,
 	.alloc_pd = shca_alloc_pd,
 	.alloc_ucontext = shca_alloc_ucontext,
@@ -581,6 +605,7 @@ static const struct ib_device_ops shca_dev_ops = {
 	.query_port = shca_query_port,
 	.query_qp = shca_query_qp,
 	.reg_user_mr = shca_reg_user_mr,
+	.reg_user_mr_dmabuf = shca_reg_user_mr_dmabuf,
 	.rereg_user_mr = shca_rereg_user_mr,
 	.resize_user_cq = shca_resize_cq,
 

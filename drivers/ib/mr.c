@@ -7,23 +7,30 @@
  *    key differs from the one before.
  *  - A key in a pool is free and in the protection domain of the driver's UMRs. Each time
  *    it leaves its pool, its variant is another, so who still has the old one has nothing.
+ *  - Keys of regions whose pages come and go have pools of their own. In those every table
+ *    is empty, so that a region can begin with no page, however large it is.
  *  - Memory stays pinned and mapped until the key has been revoked or destroyed. If both
  *    fail, the memory stays so for good: the HCA may still access it.
  */
 #include <linux/log2.h>
 #include <linux/module.h>
+#include <rdma/ib_umem_odp.h>
 
 #include "shca.h"
 
 #define SHCA_ACCESS_SUPPORTED						\
 	(IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE |		\
 	 IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_ATOMIC |		\
-	 IB_ACCESS_MW_BIND | IB_ZERO_BASED | IB_ACCESS_HUGETLB | IB_ACCESS_OPTIONAL)
+	 IB_ACCESS_MW_BIND | IB_ZERO_BASED | IB_ACCESS_HUGETLB |		\
+	 IB_ACCESS_ON_DEMAND | IB_ACCESS_OPTIONAL)
 
 #define SHCA_DM_ACCESS_SUPPORTED					\
 	(IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE |		\
 	 IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_ATOMIC |		\
 	 IB_ZERO_BASED | IB_ACCESS_OPTIONAL)
+
+/* vendor_key of the pools whose keys have empty tables */
+#define SHCA_FRMR_EMPTY		1
 
 static bool frmr_keep_variant;
 module_param(frmr_keep_variant, bool, 0644);
@@ -90,25 +97,34 @@ static void shca_frmr_destroy(struct ib_device *ibdev, u32 *handles, u32 count)
 		shca_cmd_destroy_mkey(to_sdev(ibdev), handles[i]);
 }
 
-static int shca_frmr_create(struct ib_device *ibdev, struct ib_frmr_key *key, u32 *handles,
-			    u32 count)
+/* A free key, in the protection domain of the driver's UMRs, with an empty table. */
+static int create_free_mkey(struct shca_dev *dev, u32 *key, u8 access_mode, unsigned int octowords,
+			    unsigned int page_shift)
 {
 	u8 in[MLX5_ST_SZ_BYTES(create_mkey_in)] __aligned(sizeof(u64)) = {};
 	void *mkc = MLX5_ADDR_OF(create_mkey_in, in, memory_key_mkey_entry);
-	struct shca_dev *dev = to_sdev(ibdev);
-	u32 i;
-	int err;
 
 	MLX5_SET(mkc, mkc, free, 1);
 	MLX5_SET(mkc, mkc, umr_en, 1);
 	MLX5_SET(mkc, mkc, lr, 1);
-	MLX5_SET(mkc, mkc, access_mode_1_0, MLX5_MKC_ACCESS_MODE_MTT);
+	MLX5_SET(mkc, mkc, access_mode_1_0, access_mode);
 	MLX5_SET(mkc, mkc, pd, shca_umr_pdn(dev));
 	MLX5_SET(mkc, mkc, qpn, 0xffffff);
-	MLX5_SET(mkc, mkc, translations_octword_size, get_mkc_octo_size(key->num_dma_blocks));
-	MLX5_SET(mkc, mkc, log_page_size, PAGE_SHIFT);
+	MLX5_SET(mkc, mkc, translations_octword_size, octowords);
+	MLX5_SET(mkc, mkc, log_page_size, page_shift);
+	return shca_create_mkey(dev, key, in, sizeof(in));
+}
+
+static int shca_frmr_create(struct ib_device *ibdev, struct ib_frmr_key *key, u32 *handles,
+			    u32 count)
+{
+	unsigned int octowords = get_mkc_octo_size(key->num_dma_blocks);
+	u32 i;
+	int err;
+
 	for (i = 0; i < count; i++) {
-		err = shca_create_mkey(dev, &handles[i], in, sizeof(in));
+		err = create_free_mkey(to_sdev(ibdev), &handles[i], MLX5_MKC_ACCESS_MODE_MTT,
+				       octowords, PAGE_SHIFT);
 		if (err) {
 			shca_frmr_destroy(ibdev, handles, i);
 			return err;
@@ -177,9 +193,15 @@ static void set_mr_key(struct shca_mr *mr, struct ib_pd *pd, u32 key)
 	mr->ibmr.pd = pd;
 }
 
-/* The largest page that a region can have, within what the capability and the field allow. */
-static unsigned long shca_umem_mkc_find_best_pgsz(struct shca_dev *dev, struct ib_umem *umem,
-						  u64 iova)
+/**
+ * shca_umem_mkc_find_best_pgsz() - the largest page that a region can have
+ * @dev: the device
+ * @umem: its memory, mapped
+ * @iova: address of its first byte for the HCA
+ *
+ * Return: bytes, within what the capability and the field allow; 0 if none fits.
+ */
+unsigned long shca_umem_mkc_find_best_pgsz(struct shca_dev *dev, struct ib_umem *umem, u64 iova)
 {
 	unsigned int largest = SHCA_CAP_GEN_2(dev, max_mkey_log_entity_size_mtt);
 	unsigned int smallest = SHCA_CAP_GEN_2(dev, log_min_mkey_entity_size);
@@ -190,21 +212,39 @@ static unsigned long shca_umem_mkc_find_best_pgsz(struct shca_dev *dev, struct i
 	return ib_umem_find_best_pgsz(umem, bitmap, iova);
 }
 
+/* A dma-buf is not mapped yet: its key gets room for the smallest pages. */
+static unsigned long shca_umem_dmabuf_default_pgsz(struct ib_umem *umem, u64 iova)
+{
+	umem->iova = iova;
+	return PAGE_SIZE;
+}
+
 static u32 shca_next_variant(u32 key)
 {
 	return (key & ~0xff) | ((key + 1) & 0xff);
 }
 
-/* A region with a key from a pool, still free. */
-static struct shca_mr *alloc_cacheable_mr(struct ib_pd *pd, struct ib_umem *umem, u64 iova,
-					  int access_flags)
+/**
+ * shca_alloc_cacheable_mr() - make a region with a key from a pool
+ * @pd: protection domain
+ * @umem: its memory: pinned, on-demand or of a dma-buf
+ * @iova: address of its first byte for the HCA
+ * @access_flags: IB_ACCESS_*
+ *
+ * Context: process.
+ * Return: the region, whose key is still free, and if its pages may be missing, all are;
+ * -EINVAL when no page size fits; or an errno.
+ */
+struct shca_mr *shca_alloc_cacheable_mr(struct ib_pd *pd, struct ib_umem *umem, u64 iova,
+					int access_flags)
 {
 	struct shca_dev *dev = to_sdev(pd->device);
 	unsigned long page_size;
 	struct shca_mr *mr;
 	int err;
 
-	page_size = shca_umem_mkc_find_best_pgsz(dev, umem, iova);
+	page_size = umem->is_dmabuf ? shca_umem_dmabuf_default_pgsz(umem, iova) :
+				      shca_umem_mkc_find_best_pgsz(dev, umem, iova);
 	if (!page_size)
 		return ERR_PTR(-EINVAL);
 	mr = kzalloc_obj(*mr);
@@ -212,6 +252,7 @@ static struct shca_mr *alloc_cacheable_mr(struct ib_pd *pd, struct ib_umem *umem
 		return ERR_PTR(-ENOMEM);
 
 	compat_frmr(mr)->key.num_dma_blocks = ib_umem_num_dma_blocks(umem, page_size);
+	compat_frmr(mr)->key.vendor_key = umem->is_odp || umem->is_dmabuf ? SHCA_FRMR_EMPTY : 0;
 	err = compat_frmr_pool_pop(dev, mr);
 	if (err) {
 		kfree(mr);
@@ -221,6 +262,35 @@ static struct shca_mr *alloc_cacheable_mr(struct ib_pd *pd, struct ib_umem *umem
 		compat_frmr(mr)->handle = shca_next_variant(compat_frmr(mr)->handle);
 	set_mr_key(mr, pd, compat_frmr(mr)->handle);
 	set_mr_fields(mr, umem, iova, access_flags, page_size);
+	return mr;
+}
+
+/**
+ * shca_alloc_ksm_mr() - make a region whose table names keys
+ * @pd: protection domain
+ * @nentries: entries of the table
+ * @page_shift: log2 of the bytes that each stands for
+ *
+ * Context: process. Return: the region, whose key is still free; or an errno.
+ */
+struct shca_mr *shca_alloc_ksm_mr(struct ib_pd *pd, unsigned int nentries, unsigned int page_shift)
+{
+	struct shca_mr *mr;
+	u32 key;
+	int err;
+
+	mr = kzalloc_obj(*mr);
+	if (!mr)
+		return ERR_PTR(-ENOMEM);
+	err = create_free_mkey(to_sdev(pd->device), &key, MLX5_MKC_ACCESS_MODE_KSM, nentries,
+			       page_shift);
+	if (err) {
+		kfree(mr);
+		return ERR_PTR(err);
+	}
+	set_mr_key(mr, pd, key);
+	mr->page_shift = page_shift;
+	mr->mmkey.ndescs = nentries;
 	return mr;
 }
 
@@ -289,7 +359,7 @@ static struct ib_mr *create_real_mr(struct ib_pd *pd, struct ib_umem *umem, u64 
 	int err;
 
 	if (xlt_with_umr) {
-		mr = alloc_cacheable_mr(pd, umem, iova, access_flags);
+		mr = shca_alloc_cacheable_mr(pd, umem, iova, access_flags);
 	} else {
 		mutex_lock(&dev->slow_path_mutex);
 		mr = reg_create(pd, umem, iova, access_flags);
@@ -301,13 +371,26 @@ static struct ib_mr *create_real_mr(struct ib_pd *pd, struct ib_umem *umem, u64 
 	}
 
 	if (xlt_with_umr) {
-		err = shca_umr_update_mr_pas(mr, to_spd(pd)->pdn);
+		err = shca_umr_update_mr_pas(mr, SHCA_UPD_XLT_ENABLE, to_spd(pd)->pdn);
 		if (err) {
 			shca_dereg_mr(&mr->ibmr, NULL);
 			return ERR_PTR(err);
 		}
 	}
 	return &mr->ibmr;
+}
+
+static struct ib_mr *reg_user_mr(struct ib_pd *pd, u64 start, u64 length, u64 iova,
+				 int access_flags)
+{
+	struct ib_umem *umem;
+
+	if (access_flags & IB_ACCESS_ON_DEMAND)
+		return shca_create_user_odp_mr(pd, start, length, iova, access_flags);
+	umem = ib_umem_get_va(pd->device, start, length, access_flags);
+	if (IS_ERR(umem))
+		return ERR_CAST(umem);
+	return create_real_mr(pd, umem, iova, access_flags);
 }
 
 /**
@@ -320,15 +403,13 @@ static struct ib_mr *create_real_mr(struct ib_pd *pd, struct ib_umem *umem, u64 
  * @udata: no driver data is defined
  *
  * Context: process.
- * Return: the MR; -EOPNOTSUPP for on-demand paging, unknown rights and PCIe hints
- * (dmah, on kernels that know them); -EINVAL when no page size fits; or an errno.
- * Source: libmlx5-abi 4.2, HM 12.1.
+ * Return: the MR; -EOPNOTSUPP for unknown rights and PCIe hints (dmah, on kernels that
+ * know them); -EINVAL when no page size fits; or an errno. Source: libmlx5-abi 4.2,
+ * HM 12.1.
  */
 struct ib_mr *shca_reg_user_mr(struct ib_pd *pd, u64 start, u64 length, u64 iova,
 			       int access_flags, COMPAT_DMAH_PARAM struct ib_udata *udata)
 {
-	struct shca_dev *dev = to_sdev(pd->device);
-	struct ib_umem *umem;
 	int err;
 
 	if (compat_has_dmah || access_flags & ~SHCA_ACCESS_SUPPORTED)
@@ -337,10 +418,7 @@ struct ib_mr *shca_reg_user_mr(struct ib_pd *pd, u64 start, u64 length, u64 iova
 	if (err)
 		return ERR_PTR(err);
 
-	umem = ib_umem_get_va(&dev->ib_dev, start, length, access_flags);
-	if (IS_ERR(umem))
-		return ERR_CAST(umem);
-	return create_real_mr(pd, umem, iova, access_flags);
+	return reg_user_mr(pd, start, length, iova, access_flags);
 }
 
 /* Can the table of @mr hold @umem, in pages of @page_size? */
@@ -348,7 +426,7 @@ static bool can_use_umr_rereg_pas(struct shca_mr *mr, struct ib_umem *umem,
 				  unsigned long page_size)
 {
 	/* What a key has room for is known of keys from a pool only. */
-	return compat_frmr(mr)->pool &&
+	return compat_frmr(mr)->pool && !is_dmabuf_mr(mr) &&
 	       shca_umr_can_load_pas(to_sdev(mr->ibmr.device), umem->length) &&
 	       compat_frmr(mr)->key.num_dma_blocks >= ib_umem_num_dma_blocks(umem, page_size);
 }
@@ -368,7 +446,7 @@ static int umr_rereg_pas(struct shca_mr *mr, struct ib_pd *pd, int access_flags,
 	if (err)
 		return err;
 	set_mr_fields(mr, umem, iova, access_flags, page_size);
-	err = shca_umr_update_mr_pas(mr, to_spd(pd)->pdn);
+	err = shca_umr_update_mr_pas(mr, SHCA_UPD_XLT_ENABLE, to_spd(pd)->pdn);
 	if (err) {
 		/* The key is free, so nothing leads to the new memory. */
 		set_mr_fields(mr, old_umem, old_iova, old_access_flags, old_page_size);
@@ -419,8 +497,18 @@ struct ib_mr *shca_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start, u64 l
 	if (err)
 		return ERR_PTR(err);
 
-	if (!(flags & IB_MR_REREG_TRANS))
-		return ERR_PTR(shca_umr_rereg_pd_access(mr, new_pd, new_access_flags));
+	if (!(flags & IB_MR_REREG_TRANS)) {
+		if ((new_access_flags ^ mr->access_flags) & IB_ACCESS_ON_DEMAND)
+			return ERR_PTR(-EOPNOTSUPP);
+		if (!mr->is_odp_implicit)
+			return ERR_PTR(shca_umr_rereg_pd_access(mr, new_pd, new_access_flags));
+		/* All its children would have to change with it. */
+		start = 0;
+		length = U64_MAX;
+		iova = 0;
+	}
+	if (is_odp_mr(mr) || new_access_flags & IB_ACCESS_ON_DEMAND)
+		return reg_user_mr(new_pd, start, length, iova, new_access_flags);
 
 	umem = ib_umem_get_va(&dev->ib_dev, start, length, new_access_flags);
 	if (IS_ERR(umem))
@@ -438,18 +526,58 @@ struct ib_mr *shca_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start, u64 l
 	return ERR_PTR(err);
 }
 
+/*
+ * Nobody changes the table of the key while it is taken away, and afterwards a notifier
+ * (or the exporter of a dma-buf) finds no region: mlx5_umr_revoke_mr_with_lock().
+ */
+static void shca_lock_umem(struct shca_mr *mr)
+{
+	if (is_odp_mr(mr))
+		mutex_lock(&to_ib_umem_odp(mr->umem)->umem_mutex);
+	else if (is_dmabuf_mr(mr))
+		ib_umem_dmabuf_revoke_lock(to_ib_umem_dmabuf(mr->umem));
+}
+
+static void shca_unlock_umem(struct shca_mr *mr, bool gone)
+{
+	if (is_odp_mr(mr)) {
+		if (gone)
+			to_ib_umem_odp(mr->umem)->private = NULL;
+		mutex_unlock(&to_ib_umem_odp(mr->umem)->umem_mutex);
+	} else if (is_dmabuf_mr(mr)) {
+		if (gone)
+			to_ib_umem_dmabuf(mr->umem)->private = NULL;
+		ib_umem_dmabuf_revoke_unlock(to_ib_umem_dmabuf(mr->umem));
+	}
+}
+
+/* As the pools of such keys want it. */
+static int shca_empty_mr(struct shca_mr *mr)
+{
+	if (is_odp_mr(mr))
+		return shca_odp_empty(mr);
+	if (is_dmabuf_mr(mr))
+		return shca_dmabuf_empty(mr);
+	return 0;
+}
+
 /* Take the key of a region away from everybody: back to its pool, or out of the world. */
 static int shca_handle_mkey_cleanup(struct shca_mr *mr)
 {
 	struct shca_dev *dev = to_sdev(mr->ibmr.device);
-	int err;
+	bool revoked = false;
+	int err = 0;
 
-	if (compat_frmr(mr)->pool && !shca_umr_revoke_mr(mr)) {
+	shca_lock_umem(mr);
+	if (compat_frmr(mr)->pool)
+		revoked = !shca_empty_mr(mr) && !shca_umr_revoke_mr(mr);
+	if (!revoked)
+		err = shca_cmd_destroy_mkey(dev, mr->mmkey.key);
+	shca_unlock_umem(mr, !err);
+
+	if (revoked)
 		compat_frmr_pool_push(dev, mr);
-		return 0;
-	}
-	err = shca_cmd_destroy_mkey(dev, mr->mmkey.key);
-	if (!err && compat_frmr(mr)->pool)
+	else if (!err && compat_frmr(mr)->pool)
 		compat_frmr_pool_drop(mr);
 	return err;
 }
@@ -459,7 +587,8 @@ static int shca_handle_mkey_cleanup(struct shca_mr *mr)
  * @ibmr: the MR
  * @udata: context of the caller, may be NULL
  *
- * Context: process, waits for the accesses that are running.
+ * Context: process, waits for the accesses that are running, and for the page faults and
+ * prefetches that work on the region.
  * Return: 0, or an errno with the MR still alive. Source: HM 11.5.
  */
 int shca_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
@@ -467,10 +596,14 @@ int shca_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
 	struct shca_mr *mr = to_smr(ibmr);
 	int err;
 
+	shca_forget_odp_mkey(to_sdev(ibmr->device), &mr->mmkey);
 	err = shca_handle_mkey_cleanup(mr);
 	if (err)
 		return err;
-	ib_umem_release(mr->umem);
+	if (mr->is_odp_implicit)
+		shca_free_implicit_mr(mr);
+	else
+		ib_umem_release(mr->umem);
 	kfree(mr);
 	return 0;
 }

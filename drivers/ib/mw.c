@@ -56,15 +56,26 @@ int shca_alloc_mw(struct ib_mw *ibmw, struct ib_udata *udata)
 	MLX5_SET(mkc, mkc, qpn, 0xffffff);
 	MLX5_SET(mkc, mkc, translations_octword_size,
 		 roundup(max_t(u8, req.num_klms, 1), SHCA_KLM_ALIGNMENT));
-	err = shca_create_mkey(dev, &mw->key, in, sizeof(in));
+	err = shca_create_mkey(dev, &mw->mmkey.key, in, sizeof(in));
 	if (err)
 		return err;
-	ibmw->rkey = mw->key;
+	ibmw->rkey = mw->mmkey.key;
+	mw->mmkey.type = SHCA_MKEY_MW;
+	mw->mmkey.ndescs = MLX5_GET(mkc, mkc, translations_octword_size);
+	err = shca_store_odp_mkey(dev, &mw->mmkey);
+	if (err)
+		goto destroy_mkey;
 
 	resp.response_length = min(sizeof(resp), udata->outlen);
 	err = ib_respond_udata(udata, resp);
 	if (err)
-		shca_cmd_destroy_mkey(dev, mw->key);
+		goto forget_mkey;
+	return 0;
+
+forget_mkey:
+	shca_forget_odp_mkey(dev, &mw->mmkey);
+destroy_mkey:
+	shca_cmd_destroy_mkey(dev, mw->mmkey.key);
 	return err;
 }
 
@@ -77,5 +88,9 @@ int shca_alloc_mw(struct ib_mw *ibmw, struct ib_udata *udata)
  */
 int shca_dealloc_mw(struct ib_mw *ibmw)
 {
-	return shca_cmd_destroy_mkey(to_sdev(ibmw->device), to_smw(ibmw)->key);
+	struct shca_dev *dev = to_sdev(ibmw->device);
+	struct shca_mw *mw = to_smw(ibmw);
+
+	shca_forget_odp_mkey(dev, &mw->mmkey);
+	return shca_cmd_destroy_mkey(dev, mw->mmkey.key);
 }

@@ -767,3 +767,60 @@ int shca_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *qp_attr, int qp_attr_ma
 	qp_init_attr->sq_sig_type = qp->sq_sig_all ? IB_SIGNAL_ALL_WR : IB_SIGNAL_REQ_WR;
 	return 0;
 }
+
+/**
+ * shca_read_wqe_sq() - read a send request out of its queue
+ * @qp: the QP
+ * @index: its first basic block, counted on without end
+ * @buffer: filled in
+ * @buflen: bytes of it
+ * @bc: bytes read: whole basic blocks, as many as the request says it takes
+ *
+ * Context: process.
+ * Return: 0; -EINVAL if there is no queue or the request does not fit; or an errno.
+ */
+int shca_read_wqe_sq(struct shca_qp *qp, u16 index, void *buffer, size_t buflen, size_t *bc)
+{
+	size_t base = (size_t)qp->rq.wqe_cnt << qp->rq.wqe_shift;
+	struct mlx5_wqe_ctrl_seg *ctrl = buffer;
+	size_t at = 0, length = MLX5_SEND_WQE_BB;
+	int err;
+
+	if (!qp->sq.wqe_cnt)
+		return -EINVAL;
+	for (; at < length; at += MLX5_SEND_WQE_BB, index++) {
+		if (at + MLX5_SEND_WQE_BB > buflen)
+			return -EINVAL;
+		err = ib_umem_copy_from(buffer + at, qp->umem, base +
+					(index & (qp->sq.wqe_cnt - 1)) * MLX5_SEND_WQE_BB,
+					MLX5_SEND_WQE_BB);
+		if (err)
+			return err;
+		length = (be32_to_cpu(ctrl->qpn_ds) & MLX5_WQE_CTRL_DS_MASK) * MLX5_SEND_WQE_DS;
+	}
+	*bc = at;
+	return 0;
+}
+
+/**
+ * shca_read_wqe_rq() - read a receive request out of its queue
+ * @qp: the QP
+ * @index: its number, counted on without end
+ * @buffer: filled in
+ * @buflen: bytes of it
+ * @bc: bytes read
+ *
+ * Context: process.
+ * Return: 0; -EINVAL if there is no queue or the request does not fit; or an errno.
+ */
+int shca_read_wqe_rq(struct shca_qp *qp, u16 index, void *buffer, size_t buflen, size_t *bc)
+{
+	size_t length = BIT(qp->rq.wqe_shift);
+
+	if (!qp->rq.wqe_cnt || length > buflen)
+		return -EINVAL;
+	*bc = length;
+	return ib_umem_copy_from(buffer, qp->umem,
+				 (size_t)(index & (qp->rq.wqe_cnt - 1)) << qp->rq.wqe_shift,
+				 length);
+}

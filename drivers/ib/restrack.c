@@ -50,6 +50,37 @@ static int shca_fill_res_mr_entry(struct sk_buff *msg, struct ib_mr *ibmr)
 	    rdma_nl_put_driver_u32(msg, "log_page_size", mr->page_shift) ||
 	    rdma_nl_put_driver_u32(msg, "xlt_octowords", mr->mmkey.ndescs))
 		goto cancel;
+	if (is_odp_mr(mr) &&
+	    rdma_nl_put_driver_string(msg, "odp", mr->is_odp_implicit ? "implicit" : "explicit"))
+		goto cancel;
+	nla_nest_end(msg, table);
+	return 0;
+
+cancel:
+	nla_nest_cancel(msg, table);
+	return -EMSGSIZE;
+}
+
+/* What page faults have done to a region. */
+static int shca_fill_stat_mr_entry(struct sk_buff *msg, struct ib_mr *ibmr)
+{
+	struct shca_odp_stats *stats = &to_smr(ibmr)->odp_stats;
+	struct nlattr *table;
+
+	if (!is_odp_mr(to_smr(ibmr)))
+		return 0;
+	table = nla_nest_start(msg, RDMA_NLDEV_ATTR_STAT_HWCOUNTERS);
+	if (!table)
+		return -EMSGSIZE;
+	if (rdma_nl_stat_hwcounter_entry(msg, "page_faults", atomic64_read(&stats->faults)) ||
+	    rdma_nl_stat_hwcounter_entry(msg, "page_faults_handled",
+					 atomic64_read(&stats->faults_handled)) ||
+	    rdma_nl_stat_hwcounter_entry(msg, "page_invalidations",
+					 atomic64_read(&stats->invalidations)) ||
+	    rdma_nl_stat_hwcounter_entry(msg, "page_invalidations_handled",
+					 atomic64_read(&stats->invalidations_handled)) ||
+	    rdma_nl_stat_hwcounter_entry(msg, "page_prefetch", atomic64_read(&stats->prefetch)))
+		goto cancel;
 	nla_nest_end(msg, table);
 	return 0;
 
@@ -154,6 +185,7 @@ static const struct ib_device_ops shca_restrack_ops = {
 	.fill_res_mr_entry_raw = shca_fill_res_mr_entry_raw,
 	.fill_res_qp_entry = shca_fill_res_qp_entry,
 	.fill_res_qp_entry_raw = shca_fill_res_qp_entry_raw,
+	.fill_stat_mr_entry = shca_fill_stat_mr_entry,
 };
 
 /**

@@ -18,6 +18,7 @@
 #include <linux/completion.h>
 #include <linux/if_ether.h>
 #include <linux/list.h>
+#include <linux/mempool.h>
 #include <linux/mm.h>
 #include <linux/mutex.h>
 #include <linux/platform_device.h>
@@ -32,6 +33,7 @@
 #include <rdma/mlx5-abi.h>
 #include <rdma/uverbs_ioctl.h>
 #include <hca/hca.h>
+#include <hca/prm.h>
 #include <compat.h>
 #include <compat_frmr.h>
 
@@ -50,6 +52,7 @@
 /* A capability as QUERY_HCA_CAP reported it, e.g. SHCA_CAP_GEN(dev, log_max_qp). */
 #define SHCA_CAP_GEN(dev, cap)	MLX5_GET(cmd_hca_cap, (dev)->caps.general, cap)
 #define SHCA_CAP_GEN_2(dev, cap) MLX5_GET(cmd_hca_cap_2, (dev)->caps.general_2, cap)
+#define SHCA_CAP_ODP(dev, cap)	MLX5_GET(odp_cap, (dev)->caps.odp, cap)
 #define SHCA_CAP_ATOMIC(dev, cap) MLX5_GET(atomic_caps, (dev)->caps.atomic, cap)
 #define SHCA_CAP_ROCE(dev, cap)	MLX5_GET(roce_cap, (dev)->caps.roce, cap)
 #define SHCA_CAP_DEV_MEM(dev, cap) MLX5_GET(device_mem_cap, (dev)->caps.device_mem, cap)
@@ -62,6 +65,7 @@ struct shca_umr;
  * struct shca_caps - what QUERY_HCA_CAP answered, by group
  * @general: MLX5_CAP_GENERAL
  * @general_2: MLX5_CAP_GENERAL_2
+ * @odp: MLX5_CAP_ODP
  * @atomic: MLX5_CAP_ATOMIC
  * @roce: MLX5_CAP_ROCE
  * @device_mem: MLX5_CAP_DEV_MEM
@@ -69,6 +73,7 @@ struct shca_umr;
 struct shca_caps {
 	u32 general[MLX5_UN_SZ_DW(hca_cap_union)];
 	u32 general_2[MLX5_UN_SZ_DW(hca_cap_union)];
+	u32 odp[MLX5_UN_SZ_DW(hca_cap_union)];
 	u32 atomic[MLX5_UN_SZ_DW(hca_cap_union)];
 	u32 roce[MLX5_UN_SZ_DW(hca_cap_union)];
 	u32 device_mem[MLX5_UN_SZ_DW(hca_cap_union)];
@@ -78,11 +83,21 @@ struct shca_caps {
  * struct shca_mkeys - keys that exist without an MR (QUERY_SPECIAL_CONTEXTS)
  * @dump_fill_mkey: lkey of the null MR
  * @resd_lkey: lkey under which addresses are DMA addresses; for queues of the kernel
+ * @null_mkey: whose pages are never there; what implicit regions are made of at first
+ * @terminate_scatter_list_mkey: lkey that ends the list of a receive request
  */
 struct shca_mkeys {
 	u32 dump_fill_mkey;
 	u32 resd_lkey;
+	u32 null_mkey;
+	u32 terminate_scatter_list_mkey;
 };
+
+/* Interrupt vectors: asynchronous events, completions, page faults. */
+#define SHCA_VECTOR_ASYNC	0
+#define SHCA_VECTOR_COMP	1
+#define SHCA_VECTOR_PF		(SHCA_VECTOR_COMP + SHCA_MAX_COMP_VECTORS)
+#define SHCA_NUM_VECTORS	(SHCA_VECTOR_PF + 1)
 
 /**
  * struct shca_eq - an event queue in kernel pages
@@ -130,6 +145,18 @@ struct shca_memic {
 };
 
 /**
+ * struct shca_pf_eq - what is around the event queue of page faults
+ * @wq: where page faults are handled
+ * @pool: of struct shca_pagefault, for interrupt handlers
+ * @work: goes on reading events after @pool was empty
+ */
+struct shca_pf_eq {
+	struct workqueue_struct *wq;
+	mempool_t *pool;
+	struct work_struct work;
+};
+
+/**
  * struct shca_dev - one HCA
  * @ib_dev: what the RDMA core sees; must be first for ib_alloc_device()
  * @hca: the engine
@@ -140,15 +167,20 @@ struct shca_memic {
  * @caps: capabilities, constant after bring-up
  * @mkeys: special keys, constant after bring-up
  * @uar_id: UAR of the kernel, for the event queues and for UMRs
- * @eqs: by interrupt vector; 0 is for asynchronous events. RCU protects the
- *	pointers against shca_irq()
- * @num_eqs: entries of @eqs
+ * @eqs: by interrupt vector; RCU protects the pointers against shca_irq()
+ * @num_comp_eqs: how many of them are for completions
  * @cqs: CQ by number; its lock makes look-up and reference one step
  * @qps: QP by number; likewise
  * @mkey_var: source of the variant (low byte) of new keys
  * @slow_path_mutex: one big CREATE_MKEY at a time: each needs a mailbox as
  *	large as its translation table
  * @umr: queue of the driver's own UMRs
+ * @odp_caps: what of on-demand paging is offered
+ * @odp_eq_mutex: protects the creation of @odp_pf_eq
+ * @odp_pf_eq: made for the first region that needs it
+ * @odp_mkeys: struct shca_mkey of keys whose pages may be missing, by index
+ * @imr_mtt_shift: log2 of the bytes that a child of an implicit region covers
+ * @imr_ksm_entries: children that an implicit region can have
  * @frmr_pools: the pools of free keys, where the core has none
  * @fw_pages: pages given to the HCA, by DMA page number
  * @fw_page_count: how many
@@ -168,13 +200,19 @@ struct shca_dev {
 	struct shca_caps caps;
 	struct shca_mkeys mkeys;
 	u32 uar_id;
-	struct shca_eq __rcu *eqs[SHCA_MAX_COMP_VECTORS + 1];
-	unsigned int num_eqs;
+	struct shca_eq __rcu *eqs[SHCA_NUM_VECTORS];
+	unsigned int num_comp_eqs;
 	struct xarray cqs;
 	struct xarray qps;
 	atomic_t mkey_var;
 	struct mutex slow_path_mutex;
 	struct shca_umr *umr;
+	struct ib_odp_caps odp_caps;
+	struct mutex odp_eq_mutex;
+	struct shca_pf_eq odp_pf_eq;
+	struct xarray odp_mkeys;
+	u8 imr_mtt_shift;
+	u64 imr_ksm_entries;
 	struct compat_frmr_pools frmr_pools;
 	struct xarray fw_pages;
 	atomic_t fw_page_count;
@@ -318,14 +356,43 @@ struct shca_qp {
 	u8 resp_depth;
 };
 
+enum shca_mkey_type {
+	SHCA_MKEY_MR,
+	SHCA_MKEY_MW,
+	SHCA_MKEY_INDIRECT_DEVX,
+};
+
 /**
  * struct shca_mkey - a memory key
  * @key: index << 8 | variant
+ * @type: of what
  * @ndescs: octowords of its translation table
+ * @usecount: for keys in shca_dev.odp_mkeys: who handles a page fault or reads pages
+ *	ahead, plus 1 for the owner; 0 for others
+ * @free: completed when @usecount becomes 0
  */
 struct shca_mkey {
 	u32 key;
+	enum shca_mkey_type type;
 	unsigned int ndescs;
+	refcount_t usecount;
+	struct completion free;
+};
+
+/**
+ * struct shca_odp_stats - what happened to the pages of an on-demand region
+ * @faults: pages that page faults have brought in
+ * @faults_handled: page faults
+ * @invalidations: pages that were taken away
+ * @invalidations_handled: in so many goes
+ * @prefetch: pages brought in on advice
+ */
+struct shca_odp_stats {
+	atomic64_t faults;
+	atomic64_t faults_handled;
+	atomic64_t invalidations;
+	atomic64_t invalidations_handled;
+	atomic64_t prefetch;
 };
 
 /**
@@ -335,6 +402,11 @@ struct shca_mkey {
  * @umem: its memory
  * @access_flags: IB_ACCESS_*
  * @page_shift: log2 of the page size of its translation table
+ * @odp_stats: on-demand and dma-buf regions only
+ * @is_odp_implicit: it stands for the whole address space
+ * @implicit_children: implicit regions only: the regions that its key names, by block
+ * @parent: children only: the implicit region
+ * @odp_destroy: children only: takes them away when their last page has gone
  * @frmr: where the core keeps nothing for the pools, the part for them
  *
  * compat_frmr() is that part; its pool is NULL for a key of CREATE_MKEY.
@@ -345,12 +417,17 @@ struct shca_mr {
 	struct ib_umem *umem;
 	int access_flags;
 	unsigned int page_shift;
+	struct shca_odp_stats odp_stats;
+	bool is_odp_implicit;
+	struct xarray implicit_children;
+	struct shca_mr *parent;
+	struct work_struct odp_destroy;
 	struct compat_frmr frmr;
 };
 
 struct shca_mw {
 	struct ib_mw ibmw;
-	u32 key;
+	struct shca_mkey mmkey;
 };
 
 /**
@@ -419,20 +496,31 @@ static inline u32 shca_mkey_to_idx(u32 mkey)
 	return mkey >> 8;
 }
 
+static inline bool is_odp_mr(const struct shca_mr *mr)
+{
+	return mr->umem && mr->umem->is_odp;
+}
+
+static inline bool is_dmabuf_mr(const struct shca_mr *mr)
+{
+	return mr->umem && mr->umem->is_dmabuf;
+}
+
 static inline void shca_count(struct shca_dev *dev, enum shca_counter counter)
 {
 	atomic64_inc(&dev->counters[counter]);
 }
 
 /* cmd.c */
-int shca_cmd_do(struct shca_dev *dev, const void *in, size_t inlen, void *out, size_t outlen);
 int shca_cmd_exec(struct shca_dev *dev, const void *in, size_t inlen, void *out, size_t outlen);
+int shca_cmd_do(struct shca_dev *dev, const void *in, size_t inlen, void *out, size_t outlen);
 int shca_cmd_enable_hca(struct shca_dev *dev);
 int shca_cmd_disable_hca(struct shca_dev *dev);
 int shca_cmd_set_issi(struct shca_dev *dev);
 int shca_cmd_init_hca(struct shca_dev *dev);
 int shca_cmd_teardown_hca(struct shca_dev *dev);
 int shca_cmd_query_hca_cap(struct shca_dev *dev, enum mlx5_cap_type type, u32 *cap);
+int shca_cmd_set_hca_cap(struct shca_dev *dev, enum mlx5_cap_type type, const u32 *cap);
 int shca_cmd_query_special_mkeys(struct shca_dev *dev);
 int shca_cmd_alloc_uar(struct shca_dev *dev, u16 uid, u32 *uarn);
 int shca_cmd_dealloc_uar(struct shca_dev *dev, u16 uid, u32 uarn);
@@ -462,11 +550,16 @@ extern const struct hca_host_ops shca_host_ops;
 int shca_bus_selftest(struct shca_dev *dev);
 
 /* eq.c */
+int shca_create_eq(struct shca_dev *dev, unsigned int vector, unsigned int log_size,
+		   u64 event_mask);
+void shca_destroy_eq(struct shca_dev *dev, unsigned int vector);
 int shca_eq_table_create(struct shca_dev *dev);
 void shca_eq_table_destroy(struct shca_dev *dev);
 int shca_comp_eqn_get(struct shca_dev *dev, unsigned int vector, u32 *eqn);
 bool shca_is_comp_eqn(struct shca_dev *dev, u32 eqn);
 void shca_irq(void *host, unsigned int vector);
+struct shca_res *shca_res_get(struct xarray *xa, u32 id);
+void shca_res_put(struct shca_res *res);
 int shca_res_add(struct xarray *xa, struct shca_res *res, u32 id);
 void shca_res_del(struct xarray *xa, struct shca_res *res, u32 id);
 
@@ -528,8 +621,22 @@ int shca_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int attr_mask,
 int shca_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *qp_attr, int qp_attr_mask,
 		  struct ib_qp_init_attr *qp_init_attr);
 int shca_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata);
+int shca_read_wqe_sq(struct shca_qp *qp, u16 index, void *buffer, size_t buflen, size_t *bc);
+int shca_read_wqe_rq(struct shca_qp *qp, u16 index, void *buffer, size_t buflen, size_t *bc);
+
+/* dmabuf.c */
+extern const struct uapi_definition shca_dmabuf_defs[];
+int shca_dmabuf_empty(struct shca_mr *mr);
+struct ib_mr *shca_reg_user_mr_dmabuf(struct ib_pd *pd, u64 offset, u64 length, u64 virt_addr,
+				      int fd, int access_flags,
+				      COMPAT_DMAH_PARAM struct uverbs_attr_bundle *attrs);
 
 /* mr.c */
+unsigned long shca_umem_mkc_find_best_pgsz(struct shca_dev *dev, struct ib_umem *umem, u64 iova);
+struct shca_mr *shca_alloc_cacheable_mr(struct ib_pd *pd, struct ib_umem *umem, u64 iova,
+					int access_flags);
+struct shca_mr *shca_alloc_ksm_mr(struct ib_pd *pd, unsigned int nentries,
+				  unsigned int page_shift);
 int shca_create_mkey(struct shca_dev *dev, u32 *mkey, void *in, size_t inlen);
 int shca_frmr_pools_init(struct shca_dev *dev);
 void shca_frmr_pools_cleanup(struct shca_dev *dev);
@@ -543,13 +650,71 @@ struct ib_mr *shca_reg_dm_mr(struct ib_pd *pd, struct ib_dm *dm, struct ib_dm_mr
 			     struct uverbs_attr_bundle *attrs);
 
 /* umr.c */
+
+/* Of an update of a translation table (HM 12.2). */
+enum shca_upd_xlt {
+	SHCA_UPD_XLT_ENABLE	= BIT(0),	/* the key is free and shall be in use */
+	SHCA_UPD_XLT_ZAP	= BIT(1),	/* the entries become missing */
+	SHCA_UPD_XLT_INDIRECT	= BIT(2),	/* they name keys (KSM) */
+	SHCA_UPD_XLT_ATOMIC	= BIT(3),	/* do not wait for memory */
+};
+
+/* Entries that are to become missing: from @first up to before @end. */
+struct shca_xlt_zap {
+	u64 first;
+	u64 end;
+};
+
 int shca_umr_init(struct shca_dev *dev);
 void shca_umr_cleanup(struct shca_dev *dev);
 u32 shca_umr_pdn(struct shca_dev *dev);
 bool shca_umr_can_load_pas(struct shca_dev *dev, size_t length);
-int shca_umr_update_mr_pas(struct shca_mr *mr, u32 pdn);
+int shca_umr_enable_mr(struct shca_mr *mr, u32 pdn);
+int shca_umr_update_mr_page_shift(struct shca_mr *mr, unsigned int page_shift);
+int shca_umr_update_mr_pas(struct shca_mr *mr, unsigned int flags, u32 pdn);
+int shca_umr_update_xlt(struct shca_mr *mr, u64 idx, size_t nentries, unsigned int flags,
+			u32 pdn);
 int shca_umr_revoke_mr(struct shca_mr *mr);
 int shca_umr_rereg_pd_access(struct shca_mr *mr, struct ib_pd *pd, int access_flags);
+
+/* odp.c */
+
+/* How pages are brought in. */
+enum shca_pf_flags {
+	SHCA_PF_FLAGS_DOWNGRADE	= BIT(0),	/* for reading only */
+	SHCA_PF_FLAGS_SNAPSHOT	= BIT(1),	/* only those that are there anyway */
+};
+
+#define shca_update_odp_stats(mr, counter_name, value) \
+	atomic64_add(value, &(mr)->odp_stats.counter_name)
+#define shca_update_odp_stats_with_handled(mr, counter_name, value) do {		\
+	atomic64_add(value, &(mr)->odp_stats.counter_name);				\
+	atomic64_inc(&(mr)->odp_stats.counter_name##_handled);				\
+} while (0)
+
+void shca_odp_init_one(struct shca_dev *dev);
+int shca_store_odp_mkey(struct shca_dev *dev, struct shca_mkey *mmkey);
+void shca_deref_odp_mkey(struct shca_mkey *mmkey);
+void shca_deref_wait_odp_mkey(struct shca_mkey *mmkey);
+void shca_forget_odp_mkey(struct shca_dev *dev, struct shca_mkey *mmkey);
+void shca_odp_populate_xlt(void *xlt, size_t idx, size_t nentries, struct shca_mr *mr,
+			   unsigned int flags, const struct shca_xlt_zap *zap);
+struct ib_mr *shca_create_user_odp_mr(struct ib_pd *pd, u64 start, u64 length, u64 iova,
+				      int access_flags);
+int shca_odp_empty(struct shca_mr *mr);
+long pagefault_mr(struct shca_mr *mr, u64 io_virt, u64 bcnt, unsigned int flags);
+
+/* implicit.c */
+void shca_free_implicit_mr(struct shca_mr *imr);
+
+/* pagefault.c */
+int shca_odp_create_eq(struct shca_dev *dev);
+void shca_odp_destroy_eq(struct shca_dev *dev);
+bool shca_page_fault(struct shca_dev *dev, const struct mlx5_eqe *eqe);
+
+/* prefetch.c */
+int shca_advise_mr(struct ib_pd *pd, enum ib_uverbs_advise_mr_advice advice, u32 flags,
+		   struct ib_sge *sg_list, u32 num_sge, struct uverbs_attr_bundle *attrs);
 
 /* mw.c */
 int shca_alloc_mw(struct ib_mw *ibmw, struct ib_udata *udata);

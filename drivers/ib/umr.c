@@ -10,7 +10,8 @@
  *  - A function that posts a UMR returns after its completion: no access by what it
  *    replaced is running then, anywhere (HM 11.2).
  *  - While umr->lock is held, nothing is allocated: a key may have to be revoked for
- *    memory to become free (HM 11.4 R2).
+ *    memory to become free (HM 11.4 R2). For the same reason a list of an on-demand
+ *    region is never waited for memory with: the emergency page takes it, in pieces.
  *  - Before the lock is released after a failure, the queue is ready again or known
  *    to be broken; then every UMR fails.
  *  - No queue of a program is in umr->pdn, so a free key in it is nobody's.
@@ -28,6 +29,9 @@
 
 /* A list so short travels in the request. */
 #define SHCA_UMR_INLINE		64
+
+/* What is tried before the emergency page when no memory may be waited for. */
+#define SHCA_UMR_SPARE_CHUNK	SZ_64K
 
 /*
  * The largest piece of a list in one request: its size in octowords has 16 bits, and
@@ -77,6 +81,8 @@ enum shca_umr_state {
  * @pdn: protection domain of free keys
  * @queues: memory of the queues
  * @dma: its address for the HCA
+ * @emergency: a page for lists that nobody may wait for memory for
+ * @emergency_mutex: who holds it has @emergency; taken before @lock
  * @cq: the completion queue, for shca_cq_comp() to find; not known to the core
  * @qpn: number of the queue pair
  * @lock: one UMR at a time: protects what follows
@@ -91,6 +97,8 @@ struct shca_umr {
 	u32 pdn;
 	struct shca_umr_queues *queues;
 	dma_addr_t dma;
+	void *emergency;
+	struct mutex emergency_mutex;
 	struct shca_cq cq;
 	u32 qpn;
 	struct mutex lock;
@@ -107,7 +115,7 @@ struct shca_umr {
  * @umr: UMR control segment
  * @mkey: memory key context, of which umr.mkey_mask selects fields
  * @data: where the list lies, or
- * @mtt: the list itself
+ * @list: the list itself
  */
 struct shca_umr_wqe {
 	struct mlx5_wqe_ctrl_seg ctrl;
@@ -115,7 +123,7 @@ struct shca_umr_wqe {
 	struct mlx5_mkey_seg mkey;
 	union {
 		struct mlx5_wqe_data_seg data;
-		__be64 mtt[SHCA_UMR_INLINE / sizeof(__be64)];
+		u8 list[SHCA_UMR_INLINE] __aligned(sizeof(u64));
 	};
 };
 static_assert(sizeof(struct shca_umr_wqe) % MLX5_SEND_WQE_BB == 0);
@@ -375,29 +383,60 @@ bool shca_umr_can_load_pas(struct shca_dev *dev, size_t length)
 }
 
 /* As much memory as the list takes, or less: then it travels in pieces. */
-static int shca_umr_create_xlt(struct shca_dev *dev, struct shca_umr_xlt *xlt, size_t nblocks)
+static void *shca_umr_alloc_xlt(size_t *size)
 {
-	size_t size = nblocks * sizeof(__be64);
+	void *buf;
 
+	/* kmalloc() aligns powers of two to themselves. */
+	*size = roundup_pow_of_two(clamp(*size, (size_t)MLX5_UMR_ALIGN, (size_t)SZ_1M));
+	for (;;) {
+		buf = kmalloc(*size, *size > PAGE_SIZE ?
+			      GFP_KERNEL | __GFP_NORETRY | __GFP_NOWARN : GFP_KERNEL);
+		if (buf || *size <= PAGE_SIZE)
+			return buf;
+		*size /= 2;
+	}
+}
+
+/* The same where memory must not be waited for; it always succeeds. */
+static void *shca_umr_alloc_xlt_atomic(struct shca_umr *umr, size_t *size)
+{
+	void *buf;
+
+	*size = roundup_pow_of_two(clamp(*size, (size_t)MLX5_UMR_ALIGN,
+					 (size_t)SHCA_UMR_SPARE_CHUNK));
+	buf = kmalloc(*size, GFP_NOWAIT | __GFP_NOWARN);
+	if (buf)
+		return buf;
+	mutex_lock(&umr->emergency_mutex);
+	*size = PAGE_SIZE;
+	return umr->emergency;
+}
+
+static void shca_umr_free_xlt(struct shca_umr *umr, void *buf)
+{
+	if (buf == umr->emergency)
+		mutex_unlock(&umr->emergency_mutex);
+	else
+		kfree(buf);
+}
+
+/* @size: bytes of the whole list. */
+static int shca_umr_create_xlt(struct shca_dev *dev, struct shca_umr_xlt *xlt, size_t size,
+			       unsigned int flags)
+{
 	*xlt = (struct shca_umr_xlt){};
 	if (size <= SHCA_UMR_INLINE)
 		return 0;
 
-	/* kmalloc() aligns powers of two to themselves. */
-	size = roundup_pow_of_two(clamp(size, (size_t)MLX5_UMR_ALIGN, (size_t)SZ_1M));
-	for (;;) {
-		xlt->buf = kmalloc(size, size > PAGE_SIZE ?
-				   GFP_KERNEL | __GFP_NORETRY | __GFP_NOWARN : GFP_KERNEL);
-		if (xlt->buf)
-			break;
-		if (size <= PAGE_SIZE)
-			return -ENOMEM;
-		size /= 2;
-	}
+	xlt->buf = flags & SHCA_UPD_XLT_ATOMIC ? shca_umr_alloc_xlt_atomic(dev->umr, &size) :
+						 shca_umr_alloc_xlt(&size);
+	if (!xlt->buf)
+		return -ENOMEM;
 	xlt->size = min_t(size_t, size, SHCA_MAX_UMR_CHUNK);
 	xlt->dma = dma_map_single(&dev->pdev->dev, xlt->buf, xlt->size, DMA_TO_DEVICE);
 	if (dma_mapping_error(&dev->pdev->dev, xlt->dma)) {
-		kfree(xlt->buf);
+		shca_umr_free_xlt(dev->umr, xlt->buf);
 		return -ENOMEM;
 	}
 	return 0;
@@ -408,19 +447,17 @@ static void shca_umr_unmap_free_xlt(struct shca_dev *dev, struct shca_umr_xlt *x
 	if (!xlt->buf)
 		return;
 	dma_unmap_single(&dev->pdev->dev, xlt->dma, xlt->size, DMA_TO_DEVICE);
-	kfree(xlt->buf);
+	shca_umr_free_xlt(dev->umr, xlt->buf);
 }
 
-/* Load @n entries, from entry @first of the table on. */
+/* Load @bytes of entries, from byte @offset of the table on. */
 static int shca_umr_load_chunk(struct shca_dev *dev, u32 mkey, struct shca_umr_wqe *wqe,
-			       const struct shca_umr_xlt *xlt, __be64 *entries, size_t n,
-			       u64 first)
+			       const struct shca_umr_xlt *xlt, size_t bytes, u64 offset)
 {
-	size_t bytes = n * sizeof(*entries);
 	size_t padded = ALIGN(bytes, MLX5_UMR_FLEX_ALIGNMENT);
-	u64 offset = first * sizeof(*entries) / SHCA_OCTOWORD;
 
-	memset((void *)entries + bytes, 0, padded - bytes);
+	memset((xlt->buf ?: wqe->list) + bytes, 0, padded - bytes);
+	offset /= SHCA_OCTOWORD;
 	wqe->umr.xlt_octowords = cpu_to_be16(padded / SHCA_OCTOWORD);
 	wqe->umr.xlt_offset = cpu_to_be16(offset);
 	wqe->umr.xlt_offset_47_16 = cpu_to_be32(offset >> 16);
@@ -433,6 +470,15 @@ static int shca_umr_load_chunk(struct shca_dev *dev, u32 mkey, struct shca_umr_w
 	return shca_umr_post_send_wait(dev, mkey, wqe, offsetofend(struct shca_umr_wqe, data));
 }
 
+static void shca_umr_set_update_xlt_ctrl_seg(struct shca_umr_wqe *wqe,
+					     const struct shca_umr_xlt *xlt, unsigned int flags)
+{
+	/* 1: fail if not free, 2: fail if free */
+	wqe->umr.flags = (flags & SHCA_UPD_XLT_ENABLE ? MLX5_UMR_CHECK_NOT_FREE :
+							MLX5_UMR_CHECK_FREE) |
+			 MLX5_UMR_TRANSLATION_OFFSET_EN | (xlt->buf ? 0 : MLX5_UMR_INLINE);
+}
+
 static void shca_umr_set_update_xlt_mkey_seg(struct shca_dev *dev, void *mkc, struct shca_mr *mr,
 					     u32 pdn)
 {
@@ -440,23 +486,84 @@ static void shca_umr_set_update_xlt_mkey_seg(struct shca_dev *dev, void *mkc, st
 	MLX5_SET(mkc, mkc, pd, pdn);
 	MLX5_SET64(mkc, mkc, start_addr, mr->ibmr.iova);
 	MLX5_SET64(mkc, mkc, len, mr->ibmr.length);
+	/* Not for whatever has length 0, as mlx5 does: that would open the rest of its page. */
+	MLX5_SET(mkc, mkc, length64, mr->is_odp_implicit);
 	MLX5_SET(mkc, mkc, log_page_size, mr->page_shift);
 	MLX5_SET(mkc, mkc, qpn, 0xffffff);
 	MLX5_SET(mkc, mkc, mkey_7_0, mr->mmkey.key);
 }
 
+/* Which fields the last request of an update changes (HM 12.2). */
+static void shca_umr_final_update_xlt(struct shca_dev *dev, struct shca_umr_wqe *wqe,
+				      unsigned int flags)
+{
+	u64 mask = 0;
+
+	if (flags & SHCA_UPD_XLT_ENABLE)
+		mask = get_umr_enable_mr_mask() | MLX5_MKEY_MASK_PD |
+			get_umr_update_access_mask(dev) | get_umr_update_translation_mask(dev);
+	wqe->umr.mkey_mask = cpu_to_be64(mask);
+}
+
 /**
- * shca_umr_update_mr_pas() - load the translation table of a region and enable its key
- * @mr: the region; its key is free, its other fields say what it shall be
+ * shca_umr_enable_mr() - enable the key of a region whose table is empty
+ * @mr: the region; its key is free, its fields say what it shall be
  * @pdn: its protection domain
+ *
+ * Context: process; allocates nothing. Return: 0, or -EIO with the key still free.
+ */
+int shca_umr_enable_mr(struct shca_mr *mr, u32 pdn)
+{
+	struct shca_dev *dev = to_sdev(mr->ibmr.device);
+	struct shca_umr_wqe wqe = {};
+
+	/* 1: fail if not free */
+	wqe.umr.flags = MLX5_UMR_CHECK_NOT_FREE | MLX5_UMR_INLINE;
+	shca_umr_final_update_xlt(dev, &wqe, SHCA_UPD_XLT_ENABLE);
+	shca_umr_set_update_xlt_mkey_seg(dev, &wqe.mkey, mr, pdn);
+	return shca_umr_post_send_wait(dev, mr->mmkey.key, &wqe, offsetof(typeof(wqe), data));
+}
+
+/**
+ * shca_umr_update_mr_page_shift() - tell the HCA that the page size of a key has changed
+ * @mr: the region; its key is in use, and its table holds nothing
+ * @page_shift: log2 of the new page size; becomes that of @mr
+ *
+ * Context: process; allocates nothing. Return: 0, or -EIO with the old page size in force.
+ */
+int shca_umr_update_mr_page_shift(struct shca_mr *mr, unsigned int page_shift)
+{
+	struct shca_dev *dev = to_sdev(mr->ibmr.device);
+	unsigned int old_page_shift = mr->page_shift;
+	struct shca_umr_wqe wqe = {};
+	int err;
+
+	/* 2: fail if free */
+	wqe.umr.flags = MLX5_UMR_CHECK_FREE | MLX5_UMR_INLINE;
+	wqe.umr.mkey_mask = cpu_to_be64(get_umr_update_translation_mask(dev));
+	mr->page_shift = page_shift;
+	shca_umr_set_update_xlt_mkey_seg(dev, &wqe.mkey, mr, 0);
+	err = shca_umr_post_send_wait(dev, mr->mmkey.key, &wqe, offsetof(typeof(wqe), data));
+	if (err)
+		mr->page_shift = old_page_shift;
+	return err;
+}
+
+/**
+ * shca_umr_update_mr_pas() - load the translation table of a region
+ * @mr: the region; its fields say what it is or shall be
+ * @flags: SHCA_UPD_XLT_ENABLE: the key is free and becomes in use;
+ *	SHCA_UPD_XLT_ATOMIC: do not wait for memory
+ * @pdn: its protection domain, for SHCA_UPD_XLT_ENABLE
  *
  * The table goes in pieces of up to 1 MiB - 64 bytes; only the last of them enables the
  * key, so nobody sees a table that is half loaded.
  *
  * Context: process, may sleep.
- * Return: 0; -ENOMEM or -EIO with the key still free. Source: HM 12.2.
+ * Return: 0; -ENOMEM, not with SHCA_UPD_XLT_ATOMIC; or -EIO. A key that was free is so
+ * still. Source: HM 12.2.
  */
-int shca_umr_update_mr_pas(struct shca_mr *mr, u32 pdn)
+int shca_umr_update_mr_pas(struct shca_mr *mr, unsigned int flags, u32 pdn)
 {
 	struct shca_dev *dev = to_sdev(mr->ibmr.device);
 	size_t n = 0, max, nblocks;
@@ -468,19 +575,18 @@ int shca_umr_update_mr_pas(struct shca_mr *mr, u32 pdn)
 	int err;
 
 	nblocks = ib_umem_num_dma_blocks(mr->umem, BIT(mr->page_shift));
-	err = shca_umr_create_xlt(dev, &xlt, nblocks);
+	err = shca_umr_create_xlt(dev, &xlt, nblocks * sizeof(*entries), flags);
 	if (err)
 		return err;
-	entries = xlt.buf ?: wqe.mtt;
-	max = (xlt.buf ? xlt.size : sizeof(wqe.mtt)) / sizeof(*entries);
+	entries = xlt.buf ?: wqe.list;
+	max = (xlt.buf ? xlt.size : sizeof(wqe.list)) / sizeof(*entries);
 
-	/* 1: fail if not free */
-	wqe.umr.flags = MLX5_UMR_CHECK_NOT_FREE | MLX5_UMR_TRANSLATION_OFFSET_EN |
-			(xlt.buf ? 0 : MLX5_UMR_INLINE);
+	shca_umr_set_update_xlt_ctrl_seg(&wqe, &xlt, flags);
 	shca_umr_set_update_xlt_mkey_seg(dev, &wqe.mkey, mr, pdn);
 	rdma_umem_for_each_dma_block(mr->umem, &biter, BIT(mr->page_shift)) {
 		if (n == max) {
-			err = shca_umr_load_chunk(dev, mr->mmkey.key, &wqe, &xlt, entries, n, first);
+			err = shca_umr_load_chunk(dev, mr->mmkey.key, &wqe, &xlt,
+						  n * sizeof(*entries), first * sizeof(*entries));
 			if (err)
 				goto free_xlt;
 			first += n;
@@ -489,11 +595,60 @@ int shca_umr_update_mr_pas(struct shca_mr *mr, u32 pdn)
 		entries[n++] = cpu_to_be64(rdma_block_iter_dma_address(&biter) | SHCA_MTT_PRESENT);
 	}
 
-	wqe.umr.mkey_mask = cpu_to_be64(get_umr_enable_mr_mask() | MLX5_MKEY_MASK_PD |
-					get_umr_update_access_mask(dev) |
-					get_umr_update_translation_mask(dev));
-	err = shca_umr_load_chunk(dev, mr->mmkey.key, &wqe, &xlt, entries, n, first);
+	shca_umr_final_update_xlt(dev, &wqe, flags);
+	err = shca_umr_load_chunk(dev, mr->mmkey.key, &wqe, &xlt, n * sizeof(*entries),
+				  first * sizeof(*entries));
 free_xlt:
+	shca_umr_unmap_free_xlt(dev, &xlt);
+	return err;
+}
+
+/**
+ * shca_umr_update_xlt() - load part of a translation table whose pages may be missing
+ * @mr: the region; unless @flags says SHCA_UPD_XLT_ENABLE, its key is in use
+ * @idx: first entry
+ * @nentries: how many; at least 1
+ * @flags: SHCA_UPD_XLT_*
+ * @pdn: protection domain, for SHCA_UPD_XLT_ENABLE
+ *
+ * The HCA takes lists in units of 64 bytes. The entries that this adds on both sides are
+ * loaded with what they hold anyway.
+ *
+ * Context: process; the mutex of the umem (of a dma-buf, its reservation lock) held,
+ * unless nobody else knows the region yet.
+ * Waits for the accesses that are running; with SHCA_UPD_XLT_ATOMIC it does not wait for
+ * memory.
+ * Return: 0; -ENOMEM, not with SHCA_UPD_XLT_ATOMIC; or -EIO. Source: HM 6.8, 12.2.
+ */
+int shca_umr_update_xlt(struct shca_mr *mr, u64 idx, size_t nentries, unsigned int flags, u32 pdn)
+{
+	size_t entry_size = flags & SHCA_UPD_XLT_INDIRECT ? sizeof(struct mlx5_klm) :
+							    sizeof(__be64);
+	size_t align = MLX5_UMR_FLEX_ALIGNMENT / entry_size;
+	struct shca_xlt_zap zap = { idx, flags & SHCA_UPD_XLT_ZAP ? idx + nentries : idx };
+	struct shca_dev *dev = to_sdev(mr->ibmr.device);
+	u64 end = ALIGN(idx + nentries, align);
+	struct shca_umr_wqe wqe = {};
+	struct shca_umr_xlt xlt;
+	size_t n, max;
+	int err;
+
+	idx = ALIGN_DOWN(idx, align);
+	err = shca_umr_create_xlt(dev, &xlt, (end - idx) * entry_size, flags);
+	if (err)
+		return err;
+	max = (xlt.buf ? xlt.size : sizeof(wqe.list)) / entry_size;
+
+	shca_umr_set_update_xlt_ctrl_seg(&wqe, &xlt, flags);
+	shca_umr_set_update_xlt_mkey_seg(dev, &wqe.mkey, mr, pdn);
+	for (; idx < end && !err; idx += n) {
+		n = min_t(u64, end - idx, max);
+		shca_odp_populate_xlt(xlt.buf ?: wqe.list, idx, n, mr, flags, &zap);
+		if (idx + n == end)
+			shca_umr_final_update_xlt(dev, &wqe, flags);
+		err = shca_umr_load_chunk(dev, mr->mmkey.key, &wqe, &xlt, n * entry_size,
+					  idx * entry_size);
+	}
 	shca_umr_unmap_free_xlt(dev, &xlt);
 	return err;
 }
@@ -606,10 +761,14 @@ int shca_umr_init(struct shca_dev *dev)
 		return err;
 	dev->umr = umr;
 	mutex_init(&umr->lock);
+	mutex_init(&umr->emergency_mutex);
 	init_completion(&umr->comp);
+	umr->emergency = (void *)__get_free_page(GFP_KERNEL);
+	if (!umr->emergency)
+		goto free_umr;
 	umr->queues = (void *)get_zeroed_page(GFP_KERNEL);
 	if (!umr->queues)
-		goto free_umr;
+		goto free_emergency;
 	umr->dma = dma_map_single(device, umr->queues, PAGE_SIZE, DMA_BIDIRECTIONAL);
 	if (dma_mapping_error(device, umr->dma))
 		goto free_queues;
@@ -632,6 +791,8 @@ unmap_queues:
 	dma_unmap_single(device, umr->dma, PAGE_SIZE, DMA_BIDIRECTIONAL);
 free_queues:
 	free_page((unsigned long)umr->queues);
+free_emergency:
+	free_page((unsigned long)umr->emergency);
 free_umr:
 	kfree(umr);
 	return err;
@@ -655,5 +816,6 @@ void shca_umr_cleanup(struct shca_dev *dev)
 	shca_cmd_dealloc_pd(dev, 0, umr->pdn);
 	dma_unmap_single(device, umr->dma, PAGE_SIZE, DMA_BIDIRECTIONAL);
 	free_page((unsigned long)umr->queues);
+	free_page((unsigned long)umr->emergency);
 	kfree(umr);
 }

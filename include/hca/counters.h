@@ -31,6 +31,7 @@ struct hca;
 	X(RNR,			"rnr_nak")				\
 	X(RETRY,		"retry_timeout")			\
 	X(HANDED_OVER,		"handed_to_worker")			\
+	X(PAGE_FAULT,		"page_fault")				\
 	X(PAGE_REQUEST,		"fw_page_request")			\
 	X(ERR_NO_MKC,		"err_no_mkc")				\
 	X(ERR_FREE,		"err_mkc_free")				\

@@ -10,11 +10,17 @@
 #ifndef HCA_PRM_H
 #define HCA_PRM_H
 
-/* cmd_hca_cap_2: log2 of the largest block of a KSM key; Linux 6.12 has no name for it */
+/* Of cmd_hca_cap_2: log2 of the largest block of a KSM key; Linux 6.12 has no name for it. */
 struct mlx5_ifc_hca_cap_2_ksm_bits {
-	u8 reserved_at_0[0x3a2];
-	u8 max_mkey_log_entity_size_fixed_buffer[0x6];
-	u8 reserved_at_3a8[0x18];
+	u8         reserved_at_0[0x3a2];
+	u8         max_mkey_log_entity_size_fixed_buffer[0x6];
+	u8         reserved_at_3a8[0x18];
+};
+
+/* Of mkc: a counter that UMRs can set; Linux 7.3 and 6.12 have no name for it (HM 2.3). */
+struct mlx5_ifc_mkc_generation_bits {
+	u8         reserved_at_0[0x1f0];
+	u8         generation_counter[0x10];
 };
 
 /* cqc: the umem that holds the doorbell record, when dbr_umem_valid */

@@ -27,6 +27,7 @@
  * @HCA_CHECK_ENTRY: malformed list entry
  * @HCA_CHECK_MODE: access mode unknown or not offered
  * @HCA_CHECK_BUS: the bus refused the DMA address
+ * @HCA_CHECK_PROGRESS: page faults were answered without any effect
  */
 enum hca_check {
 	HCA_CHECK_NO_MKC	= 0x0,
@@ -44,6 +45,7 @@ enum hca_check {
 	HCA_CHECK_ENTRY		= 0xc,
 	HCA_CHECK_MODE		= 0xd,
 	HCA_CHECK_BUS		= 0xe,
+	HCA_CHECK_PROGRESS	= 0xf,
 };
 
 #define HCA_VS_LEVEL0		0xa0	/* | enum hca_check */
@@ -56,6 +58,7 @@ enum hca_vendor_syndrome {
 	HCA_VS_NAK_ACCESS	= 0x88,	/* peer: remote access error */
 	HCA_VS_NAK_OP		= 0x89,	/* peer: remote operational error */
 	HCA_VS_NAK_REQ		= 0x8a,	/* peer: invalid request */
+	HCA_VS_ODP		= 0x93,	/* the host could not make the page ready */
 	HCA_VS_UMR_NO_MKC	= 0xc0,	/* UMR: no such MKC */
 	HCA_VS_UMR_KIND		= 0xc1,	/* special key, one without table, or pages from a user queue */
 	HCA_VS_UMR_EN		= 0xc2,	/* umr_en is 0 */

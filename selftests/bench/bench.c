@@ -11,9 +11,15 @@
  *   bind_2, local_inv              likewise type 2, and its invalidation
  *   send_inv                       likewise by a message, until the receiver has its completion
  *   reg_at, access_at              microseconds with SIZE keys alive
+ *   odp_minor, odp_advised, odp_pinned    microseconds of a WRITE of SIZE bytes: to on-demand
+ *                                  memory that the process has and the device has not; to such
+ *                                  that it was advised of; to pinned memory
+ *   odp_advise                     microseconds of that advice
+ *   odp_warm, odp_none             MB/s of WRITEs of SIZE bytes between on-demand memory that is
+ *                                  all there; between pinned memory, by turns
  *
  * Usage: bench [-d DEVICE] [-l (up to 16 MiB)] [-t MS PER VALUE] [METRIC...]
- * METRIC "windows" is all about windows, "keys" is reg_at and access_at.
+ * METRIC "windows" is all about windows, "keys" is reg_at and access_at, "odp" is all of it.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -28,6 +34,7 @@
 #define AREA		(16ul << 20)
 #define REG_AREA	(64ul << 20)
 #define DEPTH		32
+#define REGIONS		4
 
 static unsigned int budget_us = 150000;
 static struct pair pair;
@@ -161,25 +168,28 @@ static void rate(const char *metric, enum ibv_wr_opcode opcode)
 		result(metric, 8, stream(opcode, 8, 8) * 1e6);
 }
 
+/* Some regions at a time: the common pool of free keys gives its memory back when it is empty */
 static void registration(char *area, size_t size)
 {
 	uint64_t reg = 0, dereg = 0, start;
+	struct ibv_mr *mr[REGIONS];
 	unsigned long n = 0;
 
 	do {
-		struct ibv_mr *mr;
-
 		start = now_us();
-		mr = ibv_reg_mr(pair.pd, area, size, ACCESS_ALL);
-		if (!mr)
-			die("ibv_reg_mr");
+		for (int i = 0; i < REGIONS; i++) {
+			mr[i] = ibv_reg_mr(pair.pd, area, size, ACCESS_ALL);
+			if (!mr[i])
+				die("ibv_reg_mr");
+		}
 		reg += now_us() - start;
 		start = now_us();
-		if (ibv_dereg_mr(mr))
-			die("ibv_dereg_mr");
+		for (int i = 0; i < REGIONS; i++)
+			if (ibv_dereg_mr(mr[i]))
+				die("ibv_dereg_mr");
 		dereg += now_us() - start;
-		n++;
-	} while (reg + dereg < budget_us || n < 3);
+		n += REGIONS;
+	} while (reg + dereg < budget_us);
 	result("reg", size, (double)reg / n);
 	result("dereg", size, (double)dereg / n);
 }
@@ -241,6 +251,8 @@ static void windows_2(bool remote)
 		rkey = ibv_inc_rkey(rkey);
 		start = now_us();
 		expect_good(mw_bind_2(pair.b, pair.bcq, mw, &there, rkey, NULL));
+		/* rxe knows the window by this the next time */
+		mw->rkey = rkey;
 		bind += now_us() - start;
 		start = now_us();
 		if (remote)
@@ -309,6 +321,96 @@ static void live_keys(int keys)
 	free(mr);
 }
 
+/* The device loses what the process keeps: new pages, which only the process has touched */
+static void odp_forget(char *p, size_t size)
+{
+	if (madvise(p, size, MADV_DONTNEED))
+		die("madvise");
+	for (size_t at = 0; at < size; at += PAGE)
+		p[at] = 1;
+}
+
+static double odp_write_us(struct ibv_mr *mr, char *p, size_t size)
+{
+	struct op op = op_of(IBV_WR_RDMA_WRITE, size);
+	uint64_t start;
+
+	op.raddr = (uintptr_t)p;
+	op.rkey = mr->rkey;
+	start = now_us();
+	expect_good(run(pair.a, pair.acq, &op, NULL));
+	return now_us() - start;
+}
+
+static void odp_cost(struct ibv_mr *mr, char *p, size_t size)
+{
+	double minor = 0, advise = 0, advised = 0, pinned = 0;
+	struct ibv_sge sge = { .addr = (uintptr_t)p, .length = size, .lkey = mr->lkey };
+	bool advice = true;
+	uint64_t start;
+	unsigned long n = 0;
+
+	do {
+		odp_forget(p, size);
+		minor += odp_write_us(mr, p, size);
+		odp_forget(p, size);
+		start = now_us();
+		advice = advice && !ibv_advise_mr(pair.pd, IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE,
+						  IBV_ADVISE_MR_FLAG_FLUSH, &sge, 1);
+		advise += now_us() - start;
+		advised += odp_write_us(mr, p, size);
+		pinned += odp_write_us(to_mr, to, size);
+		n++;
+	} while (minor + advise + advised < budget_us || n < 20);
+	result("odp_minor", size, minor / n);
+	if (advice) {
+		result("odp_advise", size, advise / n);
+		result("odp_advised", size, advised / n);
+	}
+	result("odp_pinned", size, pinned / n);
+}
+
+/* As bandwidth(), once with both ends on demand, once with both pinned */
+static void odp_speed(struct ibv_mr *odp_from, struct ibv_mr *odp_to, size_t size)
+{
+	struct ibv_mr *pinned_from = from_mr, *pinned_to = to_mr;
+
+	from_mr = odp_from;
+	to_mr = odp_to;
+	stream(IBV_WR_RDMA_WRITE, size, 1);
+	for (int turn = 0; turn < 4; turn++) {
+		from_mr = odp_from;
+		to_mr = odp_to;
+		bandwidth("odp_warm", IBV_WR_RDMA_WRITE, size);
+		from_mr = pinned_from;
+		to_mr = pinned_to;
+		bandwidth("odp_none", IBV_WR_RDMA_WRITE, size);
+	}
+}
+
+static void on_demand(char *area)
+{
+	const int access = ACCESS_ALL | IBV_ACCESS_ON_DEMAND;
+	struct ibv_device_attr_ex attr;
+	struct ibv_mr *mr, *odp_from, *odp_to;
+
+	if (ibv_query_device_ex(pair.r.ctx, NULL, &attr) ||
+	    !(attr.odp_caps.per_transport_caps.rc_odp_caps & IBV_ODP_SUPPORT_WRITE))
+		return;
+	mr = ibv_reg_mr(pair.pd, area, 1 << 20, access);
+	odp_from = ibv_reg_mr(pair.pd, from, AREA, access);
+	odp_to = ibv_reg_mr(pair.pd, to, AREA, access);
+	if (!mr || !odp_from || !odp_to)
+		die("ibv_reg_mr on demand");
+	odp_cost(mr, area, PAGE);
+	odp_cost(mr, area, 16 * PAGE);
+	odp_speed(odp_from, odp_to, 65536);
+	odp_speed(odp_from, odp_to, 1 << 20);
+	ibv_dereg_mr(mr);
+	ibv_dereg_mr(odp_from);
+	ibv_dereg_mr(odp_to);
+}
+
 int main(int argc, char **argv)
 {
 	static const size_t sizes[] = { 64, 1024, 4096, 65536, 1 << 20,
@@ -375,6 +477,8 @@ int main(int argc, char **argv)
 		windows_2(false);
 		windows_2(true);
 	}
+	if (want("odp"))
+		on_demand(area);
 	for (int i = 0; want("keys") && i < 3; i++)
 		live_keys(keys[i]);
 	return 0;

@@ -4,6 +4,7 @@
  * Prints lines as bench does:
  *
  *   rate_qps     WRITEs of 64 bytes a second with SIZE queue pairs, every queue kept full
+ *   list_qps     likewise, posted 16 at a time
  *   bw_qps       MB/s in WRITEs of 64 KiB with SIZE queue pairs
  *   cpu          CPU seconds of the whole machine for a GB of WRITEs of SIZE bytes
  *   doorbells    of 64-byte WRITEs with SIZE queue pairs: doorbells a message (softhca only)
@@ -21,6 +22,8 @@
 #include "lib/mem.h"
 
 #define DEPTH		32
+#define LIST		16
+#define EVERY		16
 #define MAX_QPS		16
 #define AREA		(1ul << 20)
 #define IDLE_US		2000000
@@ -79,13 +82,31 @@ static double busy_us(void)
 	return (user + nice + system + irq + softirq) * 1e6 / sysconf(_SC_CLK_TCK);
 }
 
-/* Operations, and how long they took, with @n queues that are kept full */
-static unsigned long stream(int n, uint32_t size, uint64_t *us)
+/* @n WRITEs of @size bytes by one call; the completion of the last stands for all */
+static void post_list(int qp, int n, uint32_t size, bool signaled)
 {
-	struct op op = {
-		.opcode = IBV_WR_RDMA_WRITE, .len = size, .laddr = (uintptr_t)from,
-		.lkey = from_mr->lkey, .raddr = (uintptr_t)to, .rkey = to_mr->rkey,
-	};
+	struct ibv_sge sge = { .addr = (uintptr_t)from, .length = size, .lkey = from_mr->lkey };
+	struct ibv_send_wr wr[LIST] = {}, *bad;
+
+	for (int i = 0; i < n; i++) {
+		wr[i].wr_id = qp;
+		wr[i].next = i + 1 < n ? &wr[i + 1] : NULL;
+		wr[i].opcode = IBV_WR_RDMA_WRITE;
+		wr[i].sg_list = &sge;
+		wr[i].num_sge = 1;
+		wr[i].wr.rdma.remote_addr = (uintptr_t)to;
+		wr[i].wr.rdma.rkey = to_mr->rkey;
+	}
+	wr[n - 1].send_flags = signaled ? IBV_SEND_SIGNALED : 0;
+	expect_good(-ibv_post_send(from_qp[qp], wr, &bad));
+}
+
+/*
+ * Operations, and how long they took, with @n queues that are kept full, posted @list at a
+ * time. There is one completion for each EVERY requests.
+ */
+static unsigned long stream(int n, int list, uint32_t size, uint64_t *us)
+{
 	unsigned long posted[MAX_QPS] = {}, done[MAX_QPS] = {}, all = 0;
 	bool more = true, open = true;
 	uint64_t start = now_us();
@@ -95,21 +116,19 @@ static unsigned long stream(int n, uint32_t size, uint64_t *us)
 	while (open) {
 		open = false;
 		for (int i = 0; i < n; i++) {
-			while (more && posted[i] - done[i] < DEPTH) {
-				/* one completion for eight requests */
-				op.flags = ++posted[i] % 8 ? 0 : IBV_SEND_SIGNALED;
-				op.id = i;
-				expect_good(post(from_qp[i], &op));
+			while (more && posted[i] - done[i] <= DEPTH - list) {
+				posted[i] += list;
+				post_list(i, list, size, !(posted[i] % EVERY));
 			}
-			open |= posted[i] / 8 * 8 > done[i];
+			open |= posted[i] / EVERY * EVERY > done[i];
 		}
 		found = ibv_poll_cq(cq, DEPTH, wc);
 		if (found < 0)
 			die("ibv_poll_cq");
 		for (int i = 0; i < found; i++) {
 			expect_good(wc[i].status);
-			done[wc[i].wr_id] += 8;
-			all += 8;
+			done[wc[i].wr_id] += EVERY;
+			all += EVERY;
 		}
 		*us = now_us() - start;
 		more = *us < budget_us;
@@ -123,7 +142,7 @@ static void by_queue_pairs(int n)
 	unsigned long ops;
 	uint64_t us;
 
-	ops = stream(n, 64, &us);
+	ops = stream(n, 1, 64, &us);
 	result("rate_qps", n, ops * 1e6 / us);
 	if (r.softhca) {
 		doorbells = hw_counter("doorbell_sq") - doorbells;
@@ -131,7 +150,9 @@ static void by_queue_pairs(int n)
 		result("doorbells", n, (double)doorbells / ops);
 		result("traps", n, (double)traps / doorbells);
 	}
-	ops = stream(n, 65536, &us);
+	ops = stream(n, LIST, 64, &us);
+	result("list_qps", n, ops * 1e6 / us);
+	ops = stream(n, 1, 65536, &us);
 	result("bw_qps", n, ops * 65536.0 / us);
 }
 
@@ -141,7 +162,7 @@ static void cost(uint32_t size)
 	unsigned long ops;
 	uint64_t us;
 
-	ops = stream(1, size, &us);
+	ops = stream(1, 1, size, &us);
 	/* a microsecond for a byte is a thousand seconds for a GB */
 	result("cpu", size, (busy_us() - busy) / ((double)ops * size) * 1e3);
 }

@@ -16,7 +16,7 @@ PLOTS = {
                   [('both', 'write', 'WRITE'), ('both', 'read', 'READ'), ('both', 'send', 'SEND'),
                    ('softhca', 'memcpy', 'memcpy() of the kernel')]),
     'rate': ('WRITEs of 64 bytes', 'queue pairs', 'operations/s', 'set logscale y; set xtics (1, 4, 16)',
-             [('both', 'rate_qps', 'WRITE')]),
+             [('both', 'rate_qps', 'one at a time'), ('both', 'list_qps', 'posted 16 at a time')]),
     'registration': ('Registration', 'region', 'us', SIZES,
                      [('both', 'reg', 'ibv_reg_mr'), ('softhca', 'reg_cmd', 'by CREATE_MKEY'),
                       ('both', 'dereg', 'ibv_dereg_mr')]),
@@ -28,6 +28,8 @@ PLOTS = {
               'set yrange [0:*]; set xtics 1', [('softhca', 'depth_at', 'WRITE')]),
 }
 BARS = {
+    'page-faults': ('WRITE to on-demand memory', 'us',
+                    [('odp_minor', 'fault'), ('odp_advised', 'advised'), ('odp_pinned', 'pinned')]),
     'latency': ('Latency of 8 bytes, post to completion', 'us',
                 [('write_lat', 'WRITE'), ('read_lat', 'READ'), ('send_lat', 'SEND'), ('fa_lat', 'FETCH_ADD')]),
     'cpu': ('CPU seconds for a GB of WRITEs', 's', [('cpu', '')]),

@@ -574,6 +574,20 @@ struct machine *machine_power_on(void)
 	return m;
 }
 
+/* all that is offered, by SET_HCA_CAP */
+static void odp_enable(struct machine *m)
+{
+	u32 in[MLX5_ST_SZ_DW(set_hca_cap_in)] = {}, out[MLX5_ST_SZ_DW(query_hca_cap_out)];
+
+	MLX5_SET(query_hca_cap_in, in, opcode, MLX5_CMD_OP_QUERY_HCA_CAP);
+	MLX5_SET(query_hca_cap_in, in, op_mod, MLX5_CAP_ODP << 1);
+	m_must(m, in, MLX5_ST_SZ_BYTES(query_hca_cap_in), out, sizeof(out));
+	MLX5_SET(set_hca_cap_in, in, opcode, MLX5_CMD_OP_SET_HCA_CAP);
+	memcpy(MLX5_ADDR_OF(set_hca_cap_in, in, capability), MLX5_ADDR_OF(query_hca_cap_out, out, capability),
+	       MLX5_ST_SZ_BYTES(odp_cap));
+	m_must(m, in, sizeof(in), out, sizeof(out));
+}
+
 void machine_bring_up(struct machine *m)
 {
 	u32 in[MLX5_ST_SZ_DW(set_issi_in)] = {}, out[MLX5_ST_SZ_DW(query_issi_out)];
@@ -584,6 +598,8 @@ void machine_bring_up(struct machine *m)
 	MLX5_SET(set_issi_in, in, opcode, MLX5_CMD_OP_SET_ISSI);
 	MLX5_SET(set_issi_in, in, current_issi, 1);
 	m_must(m, in, sizeof(in), out, sizeof(out));
+	if (m->odp)
+		odp_enable(m);
 	pages_give(m, pages_wanted(m, 1));
 	pages_give(m, pages_wanted(m, 2));
 	m_simple(m, MLX5_CMD_OP_INIT_HCA, 0);

@@ -113,6 +113,7 @@ struct machine {
 	struct eq async;
 	struct eq comp;
 	bool up;
+	bool odp;		/* machine_bring_up() shall enable page faults */
 	u32 syndrome;		/* of the last command */
 	enum ring_how ring_how;
 

@@ -256,7 +256,7 @@ static void post_big_send(struct act *act)
 }
 
 /* a key that is withdrawn in the middle of a message, itself named by the request or lying below a list */
-TEST("HM-7.7 HM-11.1 HM-11.2 HM-11.3 HM-9.1 case 28", a_withdrawal_waits_for_the_chunk_and_not_for_the_message)
+TEST("HM-7.7 HM-6.9 HM-11.1 HM-11.2 HM-11.3 HM-9.1 case 28", a_withdrawal_waits_for_the_chunk_and_not_for_the_message)
 {
 	static void (*const post[])(struct act *act) = { post_big_write, post_big_read, post_big_send };
 	struct pair p = pair_new(m), other = pair_new(m);

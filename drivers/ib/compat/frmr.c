@@ -5,8 +5,8 @@
  *
  * Invariants:
  *  - A pool holds keys for one power of two of blocks, so that a key has room for less
- *    than twice what is asked for. Nothing else of the pool key tells keys apart: the
- *    driver leaves the rest of it zero.
+ *    than twice what is asked for. Only vendor_key, 0 or 1, tells keys apart besides: the
+ *    driver leaves the rest of the pool key zero.
  *  - The lists are sorted by age, so the oldest key of a pool is its last.
  */
 #include <linux/jiffies.h>
@@ -27,6 +27,11 @@ struct compat_frmr_handle {
 	u32 handle;
 	unsigned long since;
 };
+
+static unsigned int compat_frmr_pool(const struct ib_frmr_key *key)
+{
+	return order_base_2(key->num_dma_blocks) + (key->vendor_key ? COMPAT_FRMR_ORDERS : 0);
+}
 
 /* Destroy the keys that have been free for @age or longer. Returns whether any are left. */
 static bool compat_frmr_age(struct compat_frmr_pools *pools, unsigned long age)
@@ -110,12 +115,13 @@ int compat_frmr_pop(struct compat_frmr_pools *pools, struct compat_frmr *frmr)
 	struct compat_frmr_handle *free;
 	int err = 0;
 
-	if (order >= COMPAT_FRMR_POOLS)
+	if (order >= COMPAT_FRMR_ORDERS)
 		return -EINVAL;
 	frmr->key.num_dma_blocks = BIT(order);
 
 	spin_lock(&pools->lock);
-	free = list_first_entry_or_null(&pools->free[order], struct compat_frmr_handle, entry);
+	free = list_first_entry_or_null(&pools->free[compat_frmr_pool(&frmr->key)],
+					struct compat_frmr_handle, entry);
 	if (free)
 		list_del(&free->entry);
 	spin_unlock(&pools->lock);
@@ -150,7 +156,7 @@ void compat_frmr_push(struct compat_frmr *frmr)
 	free->handle = frmr->handle;
 	free->since = jiffies;
 	spin_lock(&pools->lock);
-	list_add(&free->entry, &pools->free[order_base_2(frmr->key.num_dma_blocks)]);
+	list_add(&free->entry, &pools->free[compat_frmr_pool(&frmr->key)]);
 	spin_unlock(&pools->lock);
 	schedule_delayed_work(&pools->aging, COMPAT_FRMR_AGING_PERIOD);
 }
