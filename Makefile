@@ -5,7 +5,7 @@ VERSION := 0.1
 KDIR ?= /lib/modules/$(shell uname -r)/build
 vm := selftests/vm
 
-export KERNEL MEM TIMEOUT SHARE NOMODULE CMD T S DEBUG_T
+export KERNEL MEM TIMEOUT SHARE NOMODULE CMD T S OUT DEBUG_T
 
 # One goal for each call of the kernel's make: with two, the one of 7.3 overwrites this file.
 module:
@@ -19,7 +19,7 @@ help:
 	@echo 'make fuzz T=umr S=60   fuzz the HCA half for 60 seconds; T=klm is the other target'
 	@echo 'make lint              warnings, sparse, checkpatch, shellcheck'
 	@echo 'make demo              the stock RDMA programs on softhca, in a VM'
-	@echo 'make bench             the benchmarks, in a VM'
+	@echo 'make bench             the benchmarks, in a VM: a table and pictures; OUT=folder keeps them'
 	@echo 'make vm CMD="…"        run a command in a VM with softhca loaded; KERNEL= MEM= TIMEOUT= SHARE=folder NOMODULE=1'
 	@echo 'make clean             remove what make built here'
 	@echo
@@ -45,7 +45,7 @@ demo:
 	@$(vm)/payload-run ./demo-guest
 
 bench:
-	@TIMEOUT=$${TIMEOUT:-900} $(vm)/payload-run ./bench/run
+	@$(vm)/bench
 
 install:
 	@VERSION=$(VERSION) KDIR=$(KDIR) scripts/install

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * bench: what one device does in one process, through libibverbs only, and what memcpy()
- * does beside it. Prints lines of "METRIC SIZE VALUE", which bench/run makes a table of:
+ * bench: what one device does in one process, through libibverbs only. Prints lines of
+ * "METRIC SIZE VALUE", which table.py makes a table of:
  *
- *   memcpy, write, read, send      MB/s at SIZE bytes (10^6 bytes a second)
+ *   write, read, send              MB/s at SIZE bytes (10^6 bytes a second)
  *   write_lat, read_lat, send_lat, fa_lat    microseconds from post to completion
  *   write_rate, fa_rate            operations a second of 8 bytes, queue kept full
  *   reg, dereg                     microseconds for a region of SIZE bytes
@@ -72,44 +72,6 @@ static void expect_good(int status)
 	fprintf(stderr, "bench: %s\n", status < 0 ? strerror(-status) :
 		ibv_wc_status_str(status));
 	exit(1);
-}
-
-static void by_memcpy(void *dst, const void *src, size_t size)
-{
-	memcpy(dst, src, size);
-	asm volatile("" ::: "memory");
-}
-
-/* What the kernel's memcpy is; an emulated CPU runs it faster than the C library's vectors */
-static void by_rep_movs(void *dst, const void *src, size_t size)
-{
-#ifdef __x86_64__
-	size /= 8;
-	asm volatile("rep movsq" : "+D" (dst), "+S" (src), "+c" (size) :: "memory");
-#else
-	by_memcpy(dst, src, size);
-#endif
-}
-
-static double copy_speed(void (*copy)(void *, const void *, size_t), size_t size)
-{
-	uint64_t start = now_us(), us;
-	unsigned long n = 0;
-
-	do {
-		for (size_t i = 0; i < 1 + 65536 / size; i++, n++)
-			copy(to, from, size);
-		us = now_us() - start;
-	} while (us < budget_us);
-	return (double)n * size / us;
-}
-
-/* The faster way to copy, so that nobody is flattered */
-static void bench_memcpy(size_t size)
-{
-	double libc = copy_speed(by_memcpy, size), rep = copy_speed(by_rep_movs, size);
-
-	result("memcpy", size, libc > rep ? libc : rep);
 }
 
 static struct op op_of(enum ibv_wr_opcode opcode, size_t size)
@@ -493,8 +455,6 @@ int main(int argc, char **argv)
 	if (!from_mr || !to_mr)
 		die("ibv_reg_mr");
 	for (int i = 0; i < last; i++) {
-		if (want("memcpy"))
-			bench_memcpy(sizes[i]);
 		if (want("write"))
 			bandwidth("write", IBV_WR_RDMA_WRITE, sizes[i]);
 		if (want("read"))

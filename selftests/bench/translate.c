@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * indirect: what it costs to go through lists of other keys, on softhca only: rxe has none.
- * Prints lines as bench does:
+ * translate: what the way from a key to memory costs, by its shape, on softhca only: rxe has
+ * no such shapes. Prints lines as bench does, all microseconds of a WRITE of 8 bytes, post to
+ * completion:
  *
- *   klm_at     microseconds of a WRITE of 8 bytes, post to completion, anywhere in a list of
- *              SIZE entries; 0 entries: the region itself
- *   depth_at   the same through SIZE keys on top of each other, each a list of one entry
+ *   page_at    anywhere in a region of 16 MiB with MTT pages of SIZE bytes
+ *   klm_at     anywhere in a list of SIZE entries; 0 entries: the region itself
+ *   depth_at   through SIZE keys on top of each other, each a list of one entry
  *
- * The keys are made by DEVX commands, because a list in a work request cannot be long.
+ * Lists are made by DEVX commands, because a list in a work request cannot be long.
  *
- * Usage: indirect [-t MS PER VALUE]
+ * Usage: translate [-t MS PER VALUE]
  */
 #include <endian.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 #include "lib/rdma.h"
 #include "lib/mem.h"
@@ -24,6 +26,7 @@
 #define MAX_ENTRIES	4000u
 #define ENTRY		64u		/* bytes that an entry names */
 #define MODE_KLM	2
+#define REGION		(16ul << 20)
 
 struct klm {
 	__be32 bcount;
@@ -77,8 +80,9 @@ static uint32_t klm_key(unsigned int n, uint32_t bytes, uint32_t key, uint64_t v
 	return DEVX_GET(create_mkey_out, out, mkey_index) << 8 | variant;
 }
 
+/* WRITEs to @steps places from @base on, @step bytes apart, in an order that no cache likes */
 static void access_at(const char *metric, unsigned int what, uint32_t rkey, uint64_t base,
-		      unsigned int entries)
+		      unsigned int steps, unsigned int step)
 {
 	struct op op = {
 		.opcode = IBV_WR_RDMA_WRITE, .len = 8, .laddr = (uintptr_t)from,
@@ -89,16 +93,30 @@ static void access_at(const char *metric, unsigned int what, uint32_t rkey, uint
 	int status;
 
 	do {
-		op.raddr = base + n * 7919 % entries * ENTRY;
+		op.raddr = base + n * 7919 % steps * step;
 		status = run(pair.a, pair.acq, &op, NULL);
 		if (status) {
-			fprintf(stderr, "indirect: status %d\n", status);
+			fprintf(stderr, "translate: status %d\n", status);
 			exit(1);
 		}
 		n++;
 		us = now_us() - start;
 	} while (us < budget_us);
 	printf("%s %u %.3f\n", metric, what, (double)us / n);
+}
+
+static void pages_of(size_t page_size, char *area)
+{
+	struct ibv_mr *mr;
+
+	if (!area)
+		die("memory");
+	memset(area, 1, REGION);
+	mr = ibv_reg_mr(pair.pd, area, REGION, ACCESS_ALL);
+	if (!mr)
+		die("ibv_reg_mr");
+	access_at("page_at", page_size, mr->rkey, (uintptr_t)area, REGION / PAGE, PAGE);
+	ibv_dereg_mr(mr);
 }
 
 int main(int argc, char **argv)
@@ -128,14 +146,16 @@ int main(int argc, char **argv)
 	if (!from_mr || !to_mr)
 		die("ibv_reg_mr");
 
-	access_at("klm_at", 0, to_mr->rkey, (uintptr_t)to, MAX_ENTRIES);
+	pages_of(PAGE, mem_scattered(REGION));
+	pages_of(HUGE, mem_thp(REGION));
+	access_at("klm_at", 0, to_mr->rkey, (uintptr_t)to, MAX_ENTRIES, ENTRY);
 	for (int i = 0; i < 4; i++)
 		access_at("klm_at", entries[i],
-			  klm_key(entries[i], ENTRY, to_mr->rkey, (uintptr_t)to), 0, entries[i]);
+			  klm_key(entries[i], ENTRY, to_mr->rkey, (uintptr_t)to), 0, entries[i], ENTRY);
 	/* What each key above the region adds, up to the depth that is advertised */
 	key = klm_key(1, MAX_ENTRIES * ENTRY, to_mr->rkey, (uintptr_t)to);
 	for (int depth = 1; depth <= 4; depth++) {
-		access_at("depth_at", depth, key, 0, MAX_ENTRIES);
+		access_at("depth_at", depth, key, 0, MAX_ENTRIES, ENTRY);
 		if (depth < 4)
 			key = klm_key(1, MAX_ENTRIES * ENTRY, key, 0);
 	}
