@@ -17,6 +17,7 @@
  *  - The MKC in the firmware page is changed first and decoded again, so the two
  *    cannot disagree.
  */
+#include <linux/build_bug.h>
 #include <linux/kernel.h>
 #include <linux/minmax.h>
 #include <linux/string.h>
@@ -119,48 +120,56 @@ u8 hca_umr_parse(struct hca_req *req, size_t len)
 	return HCA_VS_NONE;
 }
 
+/* Takes the bits of one 32-bit word of an MKC from another; the mask is in host order. */
+static void hca_umr_take(__be32 *to, const __be32 *from, unsigned int word, u32 bits)
+{
+	to[word] ^= (to[word] ^ from[word]) & cpu_to_be32(bits);
+}
+
 /* Copies the fields that the mask selects from one MKC into another (HM 8.4). */
 static void hca_umr_merge(__be32 *to, const __be32 *from, u64 mask)
 {
-	__be32 take[MLX5_ST_SZ_DW(mkc)] = {};
-	unsigned int i;
-
-#define HCA_TAKE_BITS(bit, typ, field, bits) do {				\
-	if (mask & (bit))							\
-		take[__mlx5_dw_off(typ, field)] |= cpu_to_be32(bits);		\
-} while (0)
-#define HCA_TAKE(bit, typ, field)						\
-	HCA_TAKE_BITS(bit, typ, field, __mlx5_dw_mask(typ, field))
-#define HCA_TAKE64(bit, field) do {						\
-	if (mask & (bit))							\
-		memset(&take[__mlx5_dw_off(mkc, field)], 0xff, sizeof(u64));	\
-} while (0)
-	HCA_TAKE64(MLX5_MKEY_MASK_LEN, len);
-	HCA_TAKE(MLX5_MKEY_MASK_LEN, mkc, length64);
-	HCA_TAKE_BITS(MLX5_MKEY_MASK_PAGE_SIZE, mkc, log_page_size, GENMASK(4, 0));
-	HCA_TAKE_BITS(MLX5_MKEY_MASK_PAGE_SIZE_5, mkc, log_page_size, BIT(5));
-	HCA_TAKE64(MLX5_MKEY_MASK_START_ADDR, start_addr);
-	HCA_TAKE(MLX5_MKEY_MASK_PD, mkc, pd);
-	HCA_TAKE(MLX5_MKEY_MASK_EN_RINVAL, mkc, en_rinval);
-	HCA_TAKE(MLX5_MKEY_MASK_EN_SIGERR, mkc, expected_sigerr_count);
-	HCA_TAKE(MLX5_MKEY_MASK_BSF_EN, mkc, bsf_en);
-	HCA_TAKE(MLX5_MKEY_MASK_KEY, mkc, mkey_7_0);
-	HCA_TAKE(MLX5_MKEY_MASK_QPN, mkc, qpn);
-	HCA_TAKE(MLX5_MKEY_MASK_LR, mkc, lr);
-	HCA_TAKE(MLX5_MKEY_MASK_LW, mkc, lw);
-	HCA_TAKE(MLX5_MKEY_MASK_RR, mkc, rr);
-	HCA_TAKE(MLX5_MKEY_MASK_RW, mkc, rw);
-	HCA_TAKE(MLX5_MKEY_MASK_A, mkc, a);
-	HCA_TAKE(MLX5_MKEY_MASK_SMALL_FENCE, mkc, small_fence_on_rdma_read_response);
-	HCA_TAKE(MLX5_MKEY_MASK_RELAXED_ORDERING_WRITE, mkc, relaxed_ordering_write);
-	HCA_TAKE(MLX5_MKEY_MASK_FREE, mkc, free);
-	HCA_TAKE(MLX5_MKEY_MASK_RELAXED_ORDERING_READ, mkc, relaxed_ordering_read);
-	HCA_TAKE(HCA_MKEY_MASK_GENERATION, mkc_generation, generation_counter);
-#undef HCA_TAKE64
-#undef HCA_TAKE
-#undef HCA_TAKE_BITS
-	for (i = 0; i < ARRAY_SIZE(take); i++)
-		to[i] = (to[i] & ~take[i]) | (from[i] & take[i]);
+	/* Word by word, because most registrations and all revocations come by here. */
+#define HCA_BITS(bit, bits)	(mask & (bit) ? (bits) : 0)
+#define HCA_FIELD(word, bit, typ, field)						\
+	(BUILD_BUG_ON_ZERO(__mlx5_dw_off(typ, field) != (word)) +			\
+	 HCA_BITS(bit, __mlx5_dw_mask(typ, field)))
+	hca_umr_take(to, from, 0,
+		     HCA_FIELD(0, MLX5_MKEY_MASK_FREE, mkc, free) |
+		     HCA_FIELD(0, MLX5_MKEY_MASK_RELAXED_ORDERING_WRITE, mkc,
+			       relaxed_ordering_write) |
+		     HCA_FIELD(0, MLX5_MKEY_MASK_SMALL_FENCE, mkc,
+			       small_fence_on_rdma_read_response) |
+		     HCA_FIELD(0, MLX5_MKEY_MASK_A, mkc, a) |
+		     HCA_FIELD(0, MLX5_MKEY_MASK_RW, mkc, rw) |
+		     HCA_FIELD(0, MLX5_MKEY_MASK_RR, mkc, rr) |
+		     HCA_FIELD(0, MLX5_MKEY_MASK_LW, mkc, lw) |
+		     HCA_FIELD(0, MLX5_MKEY_MASK_LR, mkc, lr));
+	hca_umr_take(to, from, 1,
+		     HCA_FIELD(1, MLX5_MKEY_MASK_QPN, mkc, qpn) |
+		     HCA_FIELD(1, MLX5_MKEY_MASK_KEY, mkc, mkey_7_0));
+	hca_umr_take(to, from, 3,
+		     HCA_FIELD(3, MLX5_MKEY_MASK_LEN, mkc, length64) |
+		     HCA_FIELD(3, MLX5_MKEY_MASK_BSF_EN, mkc, bsf_en) |
+		     HCA_FIELD(3, MLX5_MKEY_MASK_EN_SIGERR, mkc, expected_sigerr_count) |
+		     HCA_FIELD(3, MLX5_MKEY_MASK_EN_RINVAL, mkc, en_rinval) |
+		     HCA_FIELD(3, MLX5_MKEY_MASK_PD, mkc, pd));
+	if (mask & MLX5_MKEY_MASK_START_ADDR)
+		memcpy(&to[__mlx5_dw_off(mkc, start_addr)],
+		       &from[__mlx5_dw_off(mkc, start_addr)], sizeof(u64));
+	if (mask & MLX5_MKEY_MASK_LEN)
+		memcpy(&to[__mlx5_dw_off(mkc, len)], &from[__mlx5_dw_off(mkc, len)], sizeof(u64));
+	hca_umr_take(to, from, 14,
+		     HCA_BITS(MLX5_MKEY_MASK_PAGE_SIZE,
+			      __mlx5_dw_mask(mkc, log_page_size) & GENMASK(4, 0)) |
+		     HCA_BITS(MLX5_MKEY_MASK_PAGE_SIZE_5,
+			      __mlx5_dw_mask(mkc, log_page_size) & BIT(5)) |
+		     HCA_FIELD(14, MLX5_MKEY_MASK_RELAXED_ORDERING_READ, mkc,
+			       relaxed_ordering_read));
+	hca_umr_take(to, from, 15,
+		     HCA_FIELD(15, HCA_MKEY_MASK_GENERATION, mkc_generation, generation_counter));
+#undef HCA_FIELD
+#undef HCA_BITS
 }
 
 /*
