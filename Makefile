@@ -16,7 +16,7 @@ help:
 	@echo 'make install           install it for that kernel, by DKMS where that exists; needs root'
 	@echo 'make check             all tests; T=NAME picks kselftests by name, KERNEL=7.3|6.12|debug|kcsan one kernel'
 	@echo 'make unit              the unit tests, without a VM; T=PATTERN picks some'
-	@echo 'make fuzz T=umr S=60   fuzz the HCA half for 60 seconds; T=klm is the other target'
+	@echo 'make fuzz T=umr S=60   fuzz a parser of the HCA half for 60 seconds; T=umr, klm, wqe or cmd'
 	@echo 'make lint              warnings, sparse, checkpatch, shellcheck'
 	@echo 'make demo              the stock RDMA programs on softhca, in a VM'
 	@echo 'make bench             the benchmarks, in a VM: a table and pictures; OUT=folder keeps them'

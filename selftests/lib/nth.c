@@ -64,9 +64,11 @@ static int spare(const char *name)
 	}
 	/* it reaches to whatever comes next */
 	rewind(file);
-	while (fgets(line, sizeof(line), file))
-		if (sscanf(line, "%lx", &at) == 1 && at > start && (!end || at < end))
+	while (fgets(line, sizeof(line), file)) {
+		at = strtoul(line, NULL, 16);
+		if (at > start && (!end || at < end))
 			end = at;
+	}
 	fclose(file);
 	if (!start)
 		return -ENOENT;
