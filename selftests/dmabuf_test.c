@@ -14,8 +14,6 @@
 #include <linux/udmabuf.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
-#include <sys/utsname.h>
 #include <unistd.h>
 #include <infiniband/mlx5dv.h>
 #include "lib/harness.h"
@@ -23,24 +21,13 @@
 #include "lib/access.h"
 #include "lib/look.h"
 #include "lib/mem.h"
+#include "lib/sys.h"
 #include "../include/hca/syndrome.h"
 
 #define SIZE		(4 * HUGE)
 #define PLENTY		(1ul << 20)
 #define AT(p)		((uint64_t)(uintptr_t)(p))
 #define IOVA		0x40000000ull
-
-static int parameter(const char *name, const char *value)
-{
-	char path[128];
-	int fd, err;
-
-	snprintf(path, sizeof(path), "/sys/module/softhca/parameters/%s", name);
-	fd = open(path, O_WRONLY);
-	err = fd < 0 || write(fd, value, 1) != 1 ? -errno : 0;
-	close(fd);
-	return err;
-}
 
 /* The region of a buffer that the process can see at @p, and one access to it after the other */
 static int all_accesses(struct other *o, struct ibv_mr *mr, uint64_t iova, char *p, uint32_t len)
@@ -247,28 +234,16 @@ FIXTURE(moving) {
 	char *shadow;			/* what the buffer should hold */
 };
 
-static int module_path(char *path, size_t size)
-{
-	struct utsname name;
-
-	uname(&name);
-	return snprintf(path, size, "dmabuf/%s/softhca_dmabuf.ko", name.release);
-}
-
 FIXTURE_SETUP(moving)
 {
-	char path[256];
-	int fd;
+	int err;
 
 	self->dev = -1;
 	self->fd = -1;
 	ASSERT_EQ(0, pair_open(&self->p, &(struct qp_cfg){ .timeout = 8, .retry_cnt = 1 }));
 	ASSERT_EQ(0, other_open(&self->o, &self->p, PLENTY));
-	module_path(path, sizeof(path));
-	fd = open(path, O_RDONLY);
-	ASSERT_LE(0, fd);
-	ASSERT_TRUE(!syscall(SYS_finit_module, fd, "", 0) || errno == EEXIST);
-	close(fd);
+	err = module_load("dmabuf", "");
+	ASSERT_TRUE(!err || err == -EEXIST);
 	self->dev = open("/dev/softhca_dmabuf", O_RDWR);
 	ASSERT_LE(0, self->dev);
 	self->shadow = mem_pages(SIZE);
@@ -293,7 +268,7 @@ FIXTURE_TEARDOWN(moving)
 	munmap(self->shadow, SIZE);
 	other_close(&self->o);
 	pair_close(&self->p);
-	syscall(SYS_delete_module, "softhca_dmabuf", 0);
+	module_unload("dmabuf");
 }
 
 #define SELF	FIXTURE_DATA(moving) *self
@@ -491,19 +466,19 @@ TEST_F(moving, hm_12_2_out_of_the_reach_of_umr)
 {
 	int fd;
 
-	if (parameter("umr_entity_size", "N"))
+	if (softhca_parameter("umr_entity_size", "N"))
 		SKIP(return, "not softhca");
 	EXPECT_FALSE(export_and_reg(self, 0));
 	EXPECT_EQ(EINVAL, errno);
-	EXPECT_EQ(0, parameter("umr_entity_size", "Y"));
+	EXPECT_EQ(0, softhca_parameter("umr_entity_size", "Y"));
 	/* by size: 256 MiB, of the heap */
 	fd = stock_export(false, 256 << 20);
 	if (fd < 0)
 		SKIP(return, "no exporter of so much memory");
-	ASSERT_EQ(0, parameter("umr_ext_offset", "N"));
+	ASSERT_EQ(0, softhca_parameter("umr_ext_offset", "N"));
 	EXPECT_EQ(NULL, ibv_reg_dmabuf_mr(self->p.pd, 0, 256 << 20, IOVA, fd, ACCESS_ALL));
 	EXPECT_EQ(EINVAL, errno);
-	EXPECT_EQ(0, parameter("umr_ext_offset", "Y"));
+	EXPECT_EQ(0, softhca_parameter("umr_ext_offset", "Y"));
 	close(fd);
 }
 

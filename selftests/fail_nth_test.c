@@ -10,7 +10,6 @@
  * turn, whoever makes them; elsewhere those that softhca makes itself.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +22,7 @@
 #include "lib/look.h"
 #include "lib/nth.h"
 #include "lib/prm.h"
+#include "lib/sys.h"
 
 #define AT(p)		((uint64_t)(uintptr_t)(p))
 #define BUF		(600 * PAGE)	/* its list of pages is longer than a page */
@@ -30,7 +30,6 @@
 #define MOST		20000		/* allocations in one path */
 #define LINK		"softhca_n"
 #define LINK_NETDEV	"shca_n0"
-#define UMR_PARAMETER	"/sys/module/softhca/parameters/umr_entity_size"
 
 /**
  * struct world - what the paths work on: a context of their own, and what they make
@@ -153,11 +152,6 @@ static int cq_resize_run(struct world *w)
 	return ibv_resize_cq(w->cq, 3000);
 }
 
-static int qp_prepare(struct world *w)
-{
-	return cq_run(w);
-}
-
 static int qp_run(struct world *w)
 {
 	w->qp = qp_create(w->pd, w->cq, w->cq, &plain);
@@ -230,35 +224,31 @@ static int mr_undo(struct world *w)
 	return ibv_dereg_mr(w->mr);
 }
 
-static int umr_parameter(const char *value)
-{
-	int fd = open(UMR_PARAMETER, O_WRONLY);
-	int err = fd < 0 || write(fd, value, 1) != 1 ? errno : 0;
-
-	close(fd);
-	return err;
-}
-
 static int without_umr(struct world *w)
 {
-	return umr_parameter("N");
+	return -softhca_parameter("umr_entity_size", "N");
+}
+
+static int with_umr(struct world *w)
+{
+	return -softhca_parameter("umr_entity_size", "Y");
 }
 
 static int mr_undo_with_umr(struct world *w)
 {
-	return umr_parameter("Y") ?: mr_undo(w);
+	return with_umr(w) ?: mr_undo(w);
 }
 
 /* A key that was made by command is destroyed by command. */
 static int mr_by_command(struct world *w)
 {
-	return without_umr(w) ?: mr_large_run(w) ?: umr_parameter("Y");
+	return without_umr(w) ?: mr_large_run(w) ?: with_umr(w);
 }
 
 static int rereg_rights_run(struct world *w)
 {
-	return ibv_rereg_mr(w->mr, IBV_REREG_MR_CHANGE_ACCESS | IBV_REREG_MR_CHANGE_PD, w->pd2,
-			    NULL, 0, IBV_ACCESS_LOCAL_WRITE) ? errno ?: EIO : 0;
+	return done(ibv_rereg_mr(w->mr, IBV_REREG_MR_CHANGE_ACCESS | IBV_REREG_MR_CHANGE_PD,
+				 w->pd2, NULL, 0, IBV_ACCESS_LOCAL_WRITE));
 }
 
 static int rereg_prepare(struct world *w)
@@ -274,15 +264,14 @@ static int rereg_undo(struct world *w)
 /* The table of the key is large enough. */
 static int rereg_in_place_run(struct world *w)
 {
-	return ibv_rereg_mr(w->mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, w->buf + SMALL, SMALL,
-			    0) ? errno ?: EIO : 0;
+	return done(ibv_rereg_mr(w->mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, w->buf + SMALL,
+				 SMALL, 0));
 }
 
 /* It is not: another key takes over. */
 static int rereg_larger_run(struct world *w)
 {
-	return ibv_rereg_mr(w->mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, w->buf, BUF, 0) ?
-	       errno ?: EIO : 0;
+	return done(ibv_rereg_mr(w->mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, w->buf, BUF, 0));
 }
 
 static int mw1_run(struct world *w)
@@ -548,7 +537,7 @@ PATH(create_comp_channel, .run = channel_run, .undo = channel_undo);
 PATH(create_cq, .run = cq_run, .undo = cq_undo);
 PATH(destroy_cq, .prepare = cq_run, .run = cq_undo);
 PATH(resize_cq, .prepare = cq_run, .run = cq_resize_run, .undo = cq_undo);
-PATH(create_qp, .prepare = qp_prepare, .run = qp_run, .undo = qp_undo);
+PATH(create_qp, .prepare = cq_run, .run = qp_run, .undo = qp_undo);
 PATH(destroy_qp, .prepare = qp_ready, .run = qp_destroy_run, .undo = cq_undo);
 PATH(modify_qp, .prepare = qp_ready, .run = qp_modify_run, .undo = qp_undo);
 PATH(query_qp, .prepare = qp_ready, .run = qp_query_run, .undo = qp_undo);

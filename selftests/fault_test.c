@@ -5,40 +5,19 @@
  * that fails costs nobody but its owner anything.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
-#include <sys/utsname.h>
 #include <unistd.h>
 #include "lib/harness.h"
 #include "lib/rdma.h"
 #include "lib/mem.h"
+#include "lib/sys.h"
 
 #define LEN		(4 * PAGE)
 #define REVOKE		"shca_umr_revoke_mr"
 #define DESTROY		"shca_cmd_destroy_mkey"
-
-static int fault_begin(const char *parameters)
-{
-	struct utsname name;
-	char path[256];
-	int fd, err;
-
-	uname(&name);
-	snprintf(path, sizeof(path), "fault/%s/softhca_fault.ko", name.release);
-	fd = open(path, O_RDONLY);
-	err = syscall(SYS_finit_module, fd, parameters, 0) ? errno : 0;
-	close(fd);
-	return err;
-}
-
-static int fault_end(void)
-{
-	return syscall(SYS_delete_module, "softhca_fault", 0) ? errno : 0;
-}
 
 FIXTURE(fault) {
 	struct pair p;
@@ -64,7 +43,7 @@ FIXTURE_SETUP(fault)
 
 FIXTURE_TEARDOWN(fault)
 {
-	fault_end();	/* whatever happened: nobody else is to see it */
+	module_unload("fault");	/* whatever happened: nobody else is to see it */
 	if (self->here_mr)
 		EXPECT_EQ(0, ibv_dereg_mr(self->here_mr));
 	if (self->there_mr)
@@ -86,7 +65,7 @@ TEST_F(fault, hm_11_6_neither_revoked_nor_destroyed)
 	struct op read = read_of(self);
 	long pinned = pinned_kib();
 
-	ASSERT_EQ(0, fault_begin("refuse=" REVOKE "," DESTROY));
+	ASSERT_EQ(0, module_load("fault", "refuse=" REVOKE "," DESTROY));
 	EXPECT_EQ(EIO, ibv_dereg_mr(self->there_mr));
 	EXPECT_EQ(pinned, pinned_kib());
 	/* the program gives its memory up; the key still leads to the old pages */
@@ -96,7 +75,7 @@ TEST_F(fault, hm_11_6_neither_revoked_nor_destroyed)
 	EXPECT_EQ(EIO, ibv_dereg_mr(self->there_mr));
 
 	/* once the HCA obeys again, so does the deregistration */
-	ASSERT_EQ(0, fault_end());
+	ASSERT_EQ(0, module_unload("fault"));
 	EXPECT_EQ(0, ibv_dereg_mr(self->there_mr));
 	self->there_mr = NULL;
 	EXPECT_EQ(pinned - (long)LEN / 1024, pinned_kib());
@@ -111,11 +90,11 @@ TEST_F(fault, hm_11_6_destroyed_instead)
 	long pinned = pinned_kib();
 	struct ibv_mr *next;
 
-	ASSERT_EQ(0, fault_begin("refuse=" REVOKE));
+	ASSERT_EQ(0, module_load("fault", "refuse=" REVOKE));
 	EXPECT_EQ(0, ibv_dereg_mr(self->there_mr));
 	self->there_mr = NULL;
 	EXPECT_EQ(pinned - (long)LEN / 1024, pinned_kib());
-	ASSERT_EQ(0, fault_end());
+	ASSERT_EQ(0, module_unload("fault"));
 	next = ibv_reg_mr(self->p.pd, self->there, LEN, ACCESS_ALL);
 	ASSERT_NE(NULL, next);
 	EXPECT_NE(read.rkey >> 8, next->rkey >> 8);
@@ -130,12 +109,12 @@ TEST_F(fault, case_15_rereg_that_cannot_revoke)
 	struct op read = read_of(self);
 	long pinned = pinned_kib();
 
-	ASSERT_EQ(0, fault_begin("refuse=" REVOKE));
+	ASSERT_EQ(0, module_load("fault", "refuse=" REVOKE));
 	EXPECT_NE(0, ibv_rereg_mr(self->there_mr,
 				  IBV_REREG_MR_CHANGE_TRANSLATION, NULL,
 				  self->here, LEN, 0));
 	EXPECT_EQ(EIO, errno);
-	ASSERT_EQ(0, fault_end());
+	ASSERT_EQ(0, module_unload("fault"));
 	EXPECT_EQ(pinned, pinned_kib());
 	EXPECT_EQ(0, run(self->p.a, self->p.acq, &read, NULL));
 	EXPECT_EQ(-1, differs(self->here, LEN, 1));
@@ -150,11 +129,11 @@ TEST_F(fault, hm_8_19_umr_queue_recovers)
 
 	ASSERT_NE(NULL, buf);
 	for (int i = 0; i < 5; i++) {
-		ASSERT_EQ(0, fault_begin("spoil=1"));
+		ASSERT_EQ(0, module_load("fault", "spoil=1"));
 		/* the UMR that enables it fails */
 		EXPECT_EQ(NULL, ibv_reg_mr(self->p.pd, buf, LEN, ACCESS_ALL));
 		EXPECT_EQ(EIO, errno);
-		ASSERT_EQ(0, fault_end());
+		ASSERT_EQ(0, module_unload("fault"));
 		EXPECT_EQ(pinned, pinned_kib());
 		/* the next finds the queue as if nothing had been */
 		mr = ibv_reg_mr(self->p.pd, buf, LEN, ACCESS_ALL);
@@ -165,9 +144,9 @@ TEST_F(fault, hm_8_19_umr_queue_recovers)
 		EXPECT_EQ(0, run(self->p.a, self->p.acq, &read, NULL));
 		EXPECT_EQ(-1, differs(self->here, LEN, 10 + i));
 		/* and the one that revokes: its key is destroyed instead */
-		ASSERT_EQ(0, fault_begin("spoil=1"));
+		ASSERT_EQ(0, module_load("fault", "spoil=1"));
 		EXPECT_EQ(0, ibv_dereg_mr(mr));
-		ASSERT_EQ(0, fault_end());
+		ASSERT_EQ(0, module_unload("fault"));
 		EXPECT_EQ(pinned, pinned_kib());
 	}
 	munmap(buf, LEN);
@@ -207,7 +186,7 @@ TEST_F_TIMEOUT(fault, hm_8_19_others_that_wait, 100)
 	pthread_t thread[THREADS];
 	int good = 0, failed = 0;
 
-	ASSERT_EQ(0, fault_begin("spoil=40"));
+	ASSERT_EQ(0, module_load("fault", "spoil=40"));
 	for (int i = 0; i < THREADS; i++) {
 		r[i].pd = self->p.pd;
 		ASSERT_EQ(0, pthread_create(&thread[i], NULL, registrar, &r[i]));
@@ -218,7 +197,7 @@ TEST_F_TIMEOUT(fault, hm_8_19_others_that_wait, 100)
 		good += r[i].good;
 		failed += r[i].failed;
 	}
-	ASSERT_EQ(0, fault_end());
+	ASSERT_EQ(0, module_unload("fault"));
 	EXPECT_LT(0, failed);
 	EXPECT_GE(SPOILT, failed);
 	EXPECT_EQ(THREADS * 300, good + failed);

@@ -21,6 +21,7 @@
 #include "lib/rdma.h"
 #include "lib/mem.h"
 #include "lib/prm.h"
+#include "lib/sys.h"
 
 #define MIB		(1l << 20)
 #define CGROUPS		"/tmp/limits-cgroup"
@@ -250,16 +251,6 @@ TEST_F(limits, a_table_larger_than_the_machine)
 }
 
 /* Control groups */
-
-static int write_file(const char *path, const char *text)
-{
-	int fd = open(path, O_WRONLY);
-	int err = fd < 0 || write(fd, text, strlen(text)) < 0 ? -errno : 0;
-
-	if (fd >= 0)
-		close(fd);
-	return err;
-}
 
 static int read_file(const char *path, char *text, size_t size)
 {

@@ -23,6 +23,7 @@
 #include "lib/harness.h"
 #include "lib/access.h"
 #include "lib/mem.h"
+#include "lib/sys.h"
 
 #define MODELS		3
 #define AREA		(2 * HUGE)	/* of each of them */
@@ -442,15 +443,6 @@ static void *stale_moves(void *arg)
 
 /* --- all of it --- */
 
-static bool put(const char *path, const char *text)
-{
-	int fd = open(path, O_WRONLY);
-	bool done = fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
-
-	close(fd);
-	return done;
-}
-
 /* A limit that only swapping can keep: what runs out of memory reclaims, in any place */
 static bool limit_memory(void)
 {
@@ -461,11 +453,11 @@ static bool limit_memory(void)
 	mkdir("/tmp/cgroup", 0700);
 	if (mount("none", "/tmp/cgroup", "cgroup2", 0, NULL))
 		return false;
-	put("/tmp/cgroup/cgroup.subtree_control", "+memory");
+	write_file("/tmp/cgroup/cgroup.subtree_control", "+memory");
 	mkdir("/tmp/cgroup/torture", 0700);
 	snprintf(self, sizeof(self), "%d", getpid());
-	return put("/tmp/cgroup/torture/memory.max", MEMORY_MAX) &&
-	       put("/tmp/cgroup/torture/cgroup.procs", self);
+	return !write_file("/tmp/cgroup/torture/memory.max", MEMORY_MAX) &&
+	       !write_file("/tmp/cgroup/torture/cgroup.procs", self);
 }
 
 static void unlimit_memory(void)
@@ -473,7 +465,7 @@ static void unlimit_memory(void)
 	char self[16];
 
 	snprintf(self, sizeof(self), "%d", getpid());
-	put("/tmp/cgroup/cgroup.procs", self);
+	write_file("/tmp/cgroup/cgroup.procs", self);
 	rmdir("/tmp/cgroup/torture");
 	umount("/tmp/cgroup");
 	if (system("swapoff /dev/ram0 2>/dev/null && rmmod brd"))

@@ -8,7 +8,6 @@
 #include <ctype.h>
 #include <endian.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +18,7 @@
 #include "lib/mem.h"
 #include "lib/look.h"
 #include "lib/raw.h"
+#include "lib/sys.h"
 #include "../include/hca/syndrome.h"
 
 #define BUF	(64 * PAGE)
@@ -27,26 +27,11 @@
 #define CREATE_MKEY	0x200
 #define DESTROY_MKEY	0x202
 
-#define TRACING	"/sys/kernel/tracing/"
-#define PARAMETERS	"/sys/module/softhca/parameters/"
-
-static int write_file(const char *path, const char *text)
-{
-	int fd = open(path, O_WRONLY | O_TRUNC);
-	int err = fd < 0 || write(fd, text, strlen(text)) < 0 ? -errno : 0;
-
-	close(fd);
-	return err;
-}
-
 /* Module parameters, and the event log of the HCA */
 
 static int parameter(const char *name, bool value)
 {
-	char path[128];
-
-	snprintf(path, sizeof(path), PARAMETERS "%s", name);
-	return write_file(path, value ? "Y" : "N");
+	return softhca_parameter(name, value ? "Y" : "N");
 }
 
 static int trace_on(void)

@@ -6,45 +6,19 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
-#include <sys/utsname.h>
 #include <unistd.h>
 #include <linux/netlink.h>
 #include <rdma/rdma_netlink.h>
 #include "nth.h"
 #include "prm.h"
+#include "sys.h"
 
 #define DEBUG	"/sys/kernel/debug/"
-#define TRACING	"/sys/kernel/tracing/"
 
 static int nth_fd = -1;
 
-static int write_file(const char *path, const char *text)
-{
-	int fd = open(path, O_WRONLY | O_TRUNC);
-	int err = fd < 0 || write(fd, text, strlen(text)) < 0 ? -errno : 0;
-
-	if (fd >= 0)
-		close(fd);
-	return err;
-}
-
 static const char *nth_file = "/proc/thread-self/fail-nth";
 static bool nth_loaded;
-
-static int load(const char *name)
-{
-	struct utsname uts;
-	char path[256];
-	int fd, err;
-
-	uname(&uts);
-	snprintf(path, sizeof(path), "nth/%s/%s.ko", uts.release, name);
-	fd = open(path, O_RDONLY);
-	err = syscall(SYS_finit_module, fd, "", 0) ? -errno : 0;
-	close(fd);
-	return err;
-}
 
 /* No failure while the kernel's function @name runs: 0 if that is arranged */
 static int spare(const char *name)
@@ -56,21 +30,17 @@ static int spare(const char *name)
 
 	if (!file)
 		return -errno;
-	while (fgets(line, sizeof(line), file)) {
+	/* in the order of their addresses: it reaches to whatever comes next */
+	while (!end && fgets(line, sizeof(line), file)) {
 		if (sscanf(line, "%lx %*c %255s", &at, symbol) != 2)
 			continue;
 		if (!strcmp(symbol, name))
 			start = at;
-	}
-	/* it reaches to whatever comes next */
-	rewind(file);
-	while (fgets(line, sizeof(line), file)) {
-		at = strtoul(line, NULL, 16);
-		if (at > start && (!end || at < end))
+		else if (start && at > start)
 			end = at;
 	}
 	fclose(file);
-	if (!start)
+	if (!end)
 		return -ENOENT;
 	for (size_t i = 0; i < sizeof(attrs) / sizeof(*attrs); i++) {
 		char path[64], text[32];
@@ -109,14 +79,14 @@ const char *nth_setup(void)
 		/* where DMA_API_DEBUG keeps its accounts: without memory for them it ends for good */
 		return spare("add_dma_entry") ? "the checker of DMA mappings would fail too" : NULL;
 	nth_file = "/sys/module/softhca_nth/parameters/nth";
-	nth_loaded = !load("softhca_nth");
+	nth_loaded = !module_load("nth", "");
 	return nth_loaded ? NULL : "neither failslab and fail_page_alloc nor softhca_nth";
 }
 
 void nth_end(void)
 {
 	if (nth_loaded)
-		syscall(SYS_delete_module, "softhca_nth", 0);
+		module_unload("nth");
 }
 
 bool nth_of_kernel(void)
