@@ -27,6 +27,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+#include "bench/bench.h"
 #include "lib/rdma.h"
 #include "lib/mem.h"
 #include "lib/mw.h"
@@ -42,12 +43,6 @@ static char *from, *to;
 static struct ibv_mr *from_mr, *to_mr;
 static char **wanted;
 
-static void die(const char *what)
-{
-	perror(what);
-	exit(1);
-}
-
 static bool want(const char *metric)
 {
 	bool any = false;
@@ -58,20 +53,6 @@ static bool want(const char *metric)
 			return true;
 	}
 	return !any;
-}
-
-static void result(const char *metric, size_t size, double value)
-{
-	printf("%s %zu %.3f\n", metric, size, value);
-}
-
-static void expect_good(int status)
-{
-	if (!status)
-		return;
-	fprintf(stderr, "bench: %s\n", status < 0 ? strerror(-status) :
-		ibv_wc_status_str(status));
-	exit(1);
 }
 
 static struct op op_of(enum ibv_wr_opcode opcode, size_t size)

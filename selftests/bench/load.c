@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "bench/bench.h"
 #include "lib/rdma.h"
 #include "lib/mem.h"
 
@@ -35,25 +36,6 @@ static struct ibv_cq *cq;
 static struct ibv_qp *from_qp[MAX_QPS], *to_qp[MAX_QPS];
 static char *from, *to;
 static struct ibv_mr *from_mr, *to_mr;
-
-static void die(const char *what)
-{
-	perror(what);
-	exit(1);
-}
-
-static void expect_good(int status)
-{
-	if (!status)
-		return;
-	fprintf(stderr, "load: %s\n", status < 0 ? strerror(-status) : ibv_wc_status_str(status));
-	exit(1);
-}
-
-static void result(const char *metric, size_t size, double value)
-{
-	printf("%s %zu %.4f\n", metric, size, value);
-}
 
 static void qps_open(void)
 {

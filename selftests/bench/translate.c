@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "bench/bench.h"
 #include "lib/rdma.h"
 #include "lib/mem.h"
 #include "lib/prm.h"
@@ -39,12 +40,6 @@ static struct pair pair;
 static uint32_t pdn;
 static char *from, *to;
 static struct ibv_mr *from_mr, *to_mr;
-
-static void die(const char *what)
-{
-	perror(what);
-	exit(1);
-}
 
 /* A key whose @n entries of @bytes each lie in @key, from its address @va on, in reverse order */
 static uint32_t klm_key(unsigned int n, uint32_t bytes, uint32_t key, uint64_t va)
@@ -90,19 +85,14 @@ static void access_at(const char *metric, unsigned int what, uint32_t rkey, uint
 	};
 	uint64_t start = now_us(), us;
 	unsigned long n = 0;
-	int status;
 
 	do {
 		op.raddr = base + n * 7919 % steps * step;
-		status = run(pair.a, pair.acq, &op, NULL);
-		if (status) {
-			fprintf(stderr, "translate: status %d\n", status);
-			exit(1);
-		}
+		expect_good(run(pair.a, pair.acq, &op, NULL));
 		n++;
 		us = now_us() - start;
 	} while (us < budget_us);
-	printf("%s %u %.3f\n", metric, what, (double)us / n);
+	result(metric, what, (double)us / n);
 }
 
 static void pages_of(size_t page_size, char *area)
