@@ -5,7 +5,7 @@ VERSION := 0.1
 KDIR ?= /lib/modules/$(shell uname -r)/build
 vm := selftests/vm
 
-export KERNEL MEM TIMEOUT SHARE NOMODULE CMD T S OUT DEBUG_T
+export KERNEL MEM TIMEOUT SHARE NOMODULE CMD T S OUT
 
 # One goal for each call of the kernel's make: with two, the one of 7.3 overwrites this file.
 module:

@@ -7,6 +7,7 @@
  *  - A page is in dev->fw_pages from before it is given until after it has been
  *    taken back; only then is it unmapped and freed.
  *  - DMA address 0 is never given.
+ *  - Taking pages back needs no memory: it is what happens when there is none.
  *  - Only one request of the HCA is outstanding, so one work item is enough.
  */
 #include <linux/dma-mapping.h>
@@ -25,8 +26,8 @@ enum {
 	SHCA_INIT_PAGES		= 2,
 };
 
-/* One page of addresses at a time keeps the mailbox of a reclaim small. */
-#define SHCA_RECLAIM_BATCH	(SZ_4K / sizeof(u64))
+/* What one command takes back: few enough for an answer on the stack. */
+#define SHCA_RECLAIM_BATCH	32
 
 static int shca_cmd_query_pages(struct shca_dev *dev, s32 *npages, bool boot)
 {
@@ -155,50 +156,38 @@ notify:
 	return err;
 }
 
-static int shca_reclaim_pages(struct shca_dev *dev, unsigned int npages, unsigned int *nclaimed)
+/* Takes back up to @npages, and fewer where the HCA has no more to give. */
+static void shca_reclaim_pages(struct shca_dev *dev, unsigned int npages)
 {
-	size_t outlen = MLX5_ST_SZ_BYTES(manage_pages_out) +
-			npages * MLX5_FLD_SZ_BYTES(manage_pages_out, pas[0]);
+	u32 out[MLX5_ST_SZ_DW(manage_pages_out) +
+		SHCA_RECLAIM_BATCH * sizeof(u64) / sizeof(u32)];
 	u32 in[MLX5_ST_SZ_DW(manage_pages_in)] = {};
-	unsigned int i, n;
-	u32 *out;
-	int err;
-
-	out = kvzalloc(outlen, GFP_KERNEL);
-	if (!out)
-		return -ENOMEM;
+	unsigned int batch, i, n;
 
 	MLX5_SET(manage_pages_in, in, opcode, MLX5_CMD_OP_MANAGE_PAGES);
 	MLX5_SET(manage_pages_in, in, op_mod, SHCA_PAGES_TAKE);
-	MLX5_SET(manage_pages_in, in, input_num_entries, npages);
-	err = shca_cmd_exec(dev, in, sizeof(in), out, outlen);
-	if (err)
-		goto free_out;
-
-	n = MLX5_GET(manage_pages_out, out, output_num_entries);
-	if (n > npages) {
-		err = -EIO;
-		goto free_out;
+	for (; npages; npages -= n) {
+		batch = min(npages, SHCA_RECLAIM_BATCH);
+		MLX5_SET(manage_pages_in, in, input_num_entries, batch);
+		if (shca_cmd_exec(dev, in, sizeof(in), out, sizeof(out)))
+			return;
+		n = MLX5_GET(manage_pages_out, out, output_num_entries);
+		if (!n || n > batch)
+			return;
+		for (i = 0; i < n; i++)
+			shca_free_fwp(dev, MLX5_GET64(manage_pages_out, out, pas[i]));
 	}
-	for (i = 0; i < n; i++)
-		shca_free_fwp(dev, MLX5_GET64(manage_pages_out, out, pas[i]));
-	*nclaimed = n;
-
-free_out:
-	kvfree(out);
-	return err;
 }
 
 static void shca_pages_work_handler(struct work_struct *work)
 {
 	struct shca_dev *dev = container_of(work, struct shca_dev, page_req);
 	int npages = READ_ONCE(dev->page_req_npages);
-	unsigned int nclaimed;
 
 	if (npages > 0)
 		shca_give_pages(dev, npages, true);
 	else if (npages < 0)
-		shca_reclaim_pages(dev, -npages, &nclaimed);
+		shca_reclaim_pages(dev, -npages);
 }
 
 /**
@@ -240,12 +229,7 @@ int shca_satisfy_startup_pages(struct shca_dev *dev, bool boot)
  */
 void shca_reclaim_startup_pages(struct shca_dev *dev)
 {
-	unsigned int nclaimed;
-
-	while (atomic_read(&dev->fw_page_count)) {
-		if (shca_reclaim_pages(dev, SHCA_RECLAIM_BATCH, &nclaimed) || !nclaimed)
-			break;
-	}
+	shca_reclaim_pages(dev, atomic_read(&dev->fw_page_count));
 }
 
 /**
