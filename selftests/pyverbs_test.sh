@@ -79,7 +79,7 @@ cd "$work" || exit 1
 # for test_odp
 echo 8 >/proc/sys/vm/nr_hugepages
 for file in $files; do
-	timeout 100 python3 "$work/one_file.py" "$file" --dev "$device" >"$work/lines" 2>"$work/errors" </dev/null
+	timeout $((100 * ${TEST_SLOW:-1})) python3 "$work/one_file.py" "$file" --dev "$device" >"$work/lines" 2>"$work/errors" </dev/null
 	status=$?
 	while read -r word name reason; do
 		case $word in

@@ -104,39 +104,20 @@ void hca_buf_free(struct hca_buf *buf)
 }
 
 /**
- * hca_buf_ptr() - address of a byte of a queue
- * @buf: the queue memory
- * @offset: of the byte, less than the size
- *
- * The memory is contiguous at least up to the next 64-byte boundary if the queue
- * begins at one, which holds for CQEs and EQEs.
- *
- * Context: any.
- * Return: the CPU address.
- */
-void *hca_buf_ptr(const struct hca_buf *buf, u64 offset)
-{
-	offset += buf->offset;
-	return (u8 *)buf->chunk[offset >> buf->shift] + (offset & ((1ULL << buf->shift) - 1));
-}
-
-/**
- * hca_buf_read() - copy bytes of a queue into private memory
+ * hca_buf_read_pieces() - what hca_buf_read() does across chunks
  * @buf: the queue memory
  * @offset: of the first byte
  * @to: destination
- * @len: how many; the range lies inside the queue
+ * @len: how many
  *
  * Context: any.
  */
-void hca_buf_read(const struct hca_buf *buf, u64 offset, void *to, size_t len)
+void hca_buf_read_pieces(const struct hca_buf *buf, u64 offset, void *to, size_t len)
 {
-	offset += buf->offset;
 	while (len) {
-		size_t at = offset & ((1ULL << buf->shift) - 1);
-		size_t n = min_t(size_t, len, (1UL << buf->shift) - at);
+		size_t n = min(len, hca_buf_contiguous(buf, offset));
 
-		memcpy(to, (u8 *)buf->chunk[offset >> buf->shift] + at, n);
+		memcpy(to, hca_buf_ptr(buf, offset), n);
 		to = (u8 *)to + n;
 		offset += n;
 		len -= n;

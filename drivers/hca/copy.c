@@ -13,8 +13,6 @@
 
 #include "engine.h"
 
-#define HCA_LAST_BYTES	8
-
 static void hca_move(void *to, const void *from, u32 len)
 {
 	if (!to)
@@ -27,16 +25,24 @@ static void hca_move(void *to, const void *from, u32 len)
 		memcpy(to, from, len);
 }
 
-/* One piece, its tail last. */
+/* One piece, its last bytes by one store behind all others. */
 static void hca_move_last(void *to, const void *from, u32 len)
 {
-	u32 tail = min_t(u32, len, HCA_LAST_BYTES);
+	u64 last = 0;
 
-	hca_move(to, from, len - tail);
+	if (!to || len < sizeof(last)) {
+		hca_move(to, from, len);
+		return;
+	}
+	len -= sizeof(last);
+	/* Fetched first: the pieces may overlap. */
+	if (from)
+		memcpy(&last, (const u8 *)from + len, sizeof(last));
+	if (len)
+		hca_move(to, from, len);
 	/* A poller that sees the last bytes sees the rest. */
 	smp_wmb();
-	hca_move(to ? (u8 *)to + len - tail : NULL,
-		 from ? (const u8 *)from + len - tail : NULL, tail);
+	memcpy((u8 *)to + len, &last, sizeof(last));
 }
 
 /**

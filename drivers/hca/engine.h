@@ -40,6 +40,7 @@
 #include <linux/rcupdate.h>
 #include <linux/refcount.h>
 #include <linux/spinlock.h>
+#include <linux/string.h>
 #include <linux/types.h>
 #include <linux/wait.h>
 #include <linux/workqueue.h>
@@ -147,6 +148,48 @@ struct hca_buf {
 	u64 size;
 	struct hca_umem *umem;
 };
+
+/**
+ * hca_buf_ptr() - address of a byte of a queue
+ * @buf: the queue memory
+ * @offset: of the byte, less than the size
+ *
+ * The memory is contiguous at least up to the next 64-byte boundary if the queue
+ * begins at one, which holds for CQEs and EQEs.
+ *
+ * Context: any.
+ * Return: the CPU address.
+ */
+static inline void *hca_buf_ptr(const struct hca_buf *buf, u64 offset)
+{
+	offset += buf->offset;
+	return (u8 *)buf->chunk[offset >> buf->shift] + (offset & ((1UL << buf->shift) - 1));
+}
+
+/* Bytes from @offset to the end of its chunk. */
+static inline size_t hca_buf_contiguous(const struct hca_buf *buf, u64 offset)
+{
+	return (1UL << buf->shift) - ((offset + buf->offset) & ((1UL << buf->shift) - 1));
+}
+
+void hca_buf_read_pieces(const struct hca_buf *buf, u64 offset, void *to, size_t len);
+
+/**
+ * hca_buf_read() - copy bytes of a queue into private memory
+ * @buf: the queue memory
+ * @offset: of the first byte
+ * @to: destination
+ * @len: how many; the range lies inside the queue
+ *
+ * Context: any.
+ */
+static inline void hca_buf_read(const struct hca_buf *buf, u64 offset, void *to, size_t len)
+{
+	if (likely(len <= hca_buf_contiguous(buf, offset)))
+		memcpy(to, hca_buf_ptr(buf, offset), len);
+	else
+		hca_buf_read_pieces(buf, offset, to, len);
+}
 
 /**
  * struct hca_dbr - a doorbell record
@@ -274,6 +317,7 @@ struct hca_icm {
 /**
  * struct hca_mkc - the fields of an MKC that an access looks at, decoded
  * @octwords: translations_octword_size rounded up to 4: what its table can hold
+ * @rights: HCA_MKC_*
  */
 struct hca_mkc {
 	u64 start;
@@ -281,23 +325,31 @@ struct hca_mkc {
 	u32 pd;
 	u32 qpn;
 	u32 octwords;
+	u32 rights;
 	u8 variant;
 	u8 mode;
 	u8 log_page_size;
-	u8 free:1;
-	u8 length64:1;
-	u8 lr:1;
-	u8 lw:1;
-	u8 rr:1;
-	u8 rw:1;
-	u8 a:1;
+	bool length64;
 };
+
+/* In the first word of an MKC: HM 1.2, and that the key is free. */
+#define HCA_MKC_FREE		__mlx5_dw_mask(mkc, free)
+#define HCA_MKC_LR		__mlx5_dw_mask(mkc, lr)
+#define HCA_MKC_LW		__mlx5_dw_mask(mkc, lw)
+#define HCA_MKC_RR		__mlx5_dw_mask(mkc, rr)
+#define HCA_MKC_RW		__mlx5_dw_mask(mkc, rw)
+#define HCA_MKC_A		__mlx5_dw_mask(mkc, a)
+#define HCA_MKC_RIGHTS							\
+	(HCA_MKC_FREE | HCA_MKC_LR | HCA_MKC_LW | HCA_MKC_RR | HCA_MKC_RW | HCA_MKC_A)
 
 enum hca_mkey_state {
 	HCA_MKEY_NONE,		/* the index is not given, or the key not ready or on its way out */
 	HCA_MKEY_LIVE,		/* accesses may begin */
 	HCA_MKEY_CHANGING,	/* accesses wait: see hca_mkey_freeze() */
 };
+
+/* More than accesses can be. */
+#define HCA_MKEY_AWAITED	BIT(30)
 
 /**
  * struct hca_klms - what a list of KLM entries adds up to
@@ -322,7 +374,7 @@ struct hca_klms {
 /**
  * struct hca_mkey - what the engine keeps beside an MKC
  * @mkc: the MKC decoded
- * @inflight: accesses running
+ * @inflight: accesses running, and HCA_MKEY_AWAITED while somebody waits for their end
  * @state: enum hca_mkey_state
  * @uid: user context that made it, 0 for the kernel
  * @xlt: translation table
@@ -684,6 +736,9 @@ struct hca_fault {
  * @image: the QPC, in a firmware page; written with both locks held
  * @rgid_ours: the destination is one of our GIDs, as of @rgid_seen
  * @rgid_seen: the roce_changes for which that was found out; under sq_lock
+ * @peer: the queue pair @remote_qpn, or NULL, as of @peer_seen: not to be followed
+ *	when the number has changed
+ * @peer_seen: the qp_changes for which that was found out; both under sq_lock
  * @sq_lock: requester: everything down to @rq_lock. Whoever holds it executes
  *	WQEs; a doorbell that finds it taken leaves its news in @sq_rung.
  * @sq_rung: records may have news; cleared before they are read
@@ -738,6 +793,8 @@ struct hca_qp {
 	u8 rgid[16];
 	bool rgid_ours;
 	unsigned int rgid_seen;
+	struct hca_qp *peer;
+	int peer_seen;
 	bool rre;
 	bool rwe;
 	bool rae;
@@ -818,6 +875,7 @@ enum hca_life {
  * @roce_lock: protects @roce
  * @roce: RoCE address table
  * @roce_changes: counts its changes; starts at 1
+ * @qp_changes: counts what is added to @qps and removed from it; starts at 1
  * @uctxs: user contexts, by uid
  * @umems: memory of user contexts, by umem id
  * @mkey_map: the key indices that are given
@@ -843,6 +901,7 @@ struct hca {
 	struct xarray eqs;
 	struct xarray cqs;
 	struct xarray qps;
+	atomic_t qp_changes;
 	unsigned long *mkey_map;
 	struct mutex mkey_locks[HCA_MKEY_LOCKS];
 	struct mutex umr_lock;
@@ -894,8 +953,6 @@ hca_cmd_status hca_buf_init(struct hca *hca, struct hca_buf *buf, const __be64 *
 hca_cmd_status hca_buf_map(struct hca *hca, struct hca_buf *buf, const __be64 *pas, size_t nr_pas,
 			   unsigned int log_page, u64 start, u64 size);
 void hca_buf_free(struct hca_buf *buf);
-void *hca_buf_ptr(const struct hca_buf *buf, u64 offset);
-void hca_buf_read(const struct hca_buf *buf, u64 offset, void *to, size_t len);
 hca_cmd_status hca_dbr_init(struct hca *hca, struct hca_dbr *dbr, bool in_umem, u32 umem_id,
 			    u16 uid, u64 addr);
 
@@ -949,7 +1006,21 @@ hca_cmd_status hca_cmd_query_mkey(struct hca *hca, const void *in, size_t inlen,
 hca_cmd_status hca_cmd_destroy_mkey(struct hca *hca, const void *in, size_t inlen,
 				    void *out, size_t outlen);
 struct hca_mkey *hca_mkey_enter(struct hca *hca, u32 index);
-void hca_mkey_leave(struct hca *hca, struct hca_mkey *mkey);
+
+/**
+ * hca_mkey_leave() - the access is over
+ * @hca: the HCA
+ * @mkey: the MKey; not to be touched afterwards
+ *
+ * Context: any.
+ */
+static inline void hca_mkey_leave(struct hca *hca, struct hca_mkey *mkey)
+{
+	/* Nothing of the key is looked at after the count: it may be gone. */
+	if (unlikely(atomic_dec_return(&mkey->inflight) == HCA_MKEY_AWAITED))
+		wake_up_all(&hca->drain);
+}
+
 void hca_mkey_wait(struct hca *hca, u32 index);
 struct hca_mkey *hca_mkey_lock(struct hca *hca, u32 index);
 void hca_mkey_unlock(struct hca *hca, u32 index);
@@ -980,11 +1051,40 @@ hca_cmd_status hca_cmd_dealloc_memic(struct hca *hca, const void *in, size_t inl
 u8 hca_invalidate(struct hca *hca, u32 key, u32 pd, u32 qpn);
 
 /* xlate.c */
+/**
+ * hca_sgl_init() - an empty result
+ * @sgl: the result
+ */
+static inline void hca_sgl_init(struct hca_sgl *sgl)
+{
+	sgl->bytes = 0;
+	sgl->nr_segs = 0;
+	sgl->nr_held = 0;
+	sgl->changing = 0;
+	sgl->is_missing = false;
+	sgl->syndrome = HCA_VS_NONE;
+	sgl->key = 0;
+	sgl->va = 0;
+}
+
+/**
+ * hca_sgl_release() - the chunk has been moved: let go of its MKeys
+ * @hca: the HCA
+ * @sgl: the result; its pieces are no longer good
+ *
+ * Context: any.
+ */
+static inline void hca_sgl_release(struct hca *hca, struct hca_sgl *sgl)
+{
+	while (sgl->nr_held) {
+		sgl->nr_held--;
+		hca_mkey_leave(hca, sgl->held[sgl->nr_held]);
+	}
+}
+
 u64 hca_refuse(struct hca_walk *walk, u32 key, u64 va, u64 len, enum hca_check check);
 u64 hca_walk_entry(struct hca_walk *walk, u32 key, u64 va, u64 want);
 u64 hca_xlate(struct hca_walk *walk, u32 key, u64 va, u64 len, u64 want);
-void hca_sgl_init(struct hca_sgl *sgl);
-void hca_sgl_release(struct hca *hca, struct hca_sgl *sgl);
 u64 hca_gather(struct hca_walk *walk, const struct hca_sge_list *list, u64 offset, u64 total,
 	       u64 want);
 
@@ -1036,7 +1136,16 @@ hca_cmd_status hca_cmd_query_qp(struct hca *hca, const void *in, size_t inlen,
 hca_cmd_status hca_cmd_destroy_qp(struct hca *hca, const void *in, size_t inlen,
 				  void *out, size_t outlen);
 struct hca_qp *hca_qp_get(struct hca *hca, u32 qpn);
-void hca_qp_put(struct hca_qp *qp);
+
+/**
+ * hca_qp_put() - release a queue pair
+ * @qp: the QP
+ */
+static inline void hca_qp_put(struct hca_qp *qp)
+{
+	hca_ref_put(&qp->ref);
+}
+
 void hca_qp_set_error(struct hca_qp *qp, u8 syndrome, u8 vendor, const struct hca_sgl *where,
 		      bool responder);
 void hca_qps_fail_cq(struct hca *hca, struct hca_cq *cq);
@@ -1102,10 +1211,13 @@ struct hca_result {
 enum hca_answer hca_request(struct hca_qp *qp, struct hca_result *result);
 
 /* fault.c */
+
+/* The requester looks after its peer's fault so often, should nobody wake it. */
+#define HCA_FAULT_POLL_NS	(10ULL * NSEC_PER_MSEC)
+
 enum hca_answer hca_fault_raise(struct hca_qp *qp, enum hca_fault_type type,
 				const struct hca_req *req, struct hca_sgl *sgl,
 				struct hca_result *result);
-bool hca_fault_wait_peer(const struct hca_qp *peer, struct hca_result *result);
 void hca_fault_drop(struct hca_fault *fault);
 hca_cmd_status hca_cmd_page_fault_resume(struct hca *hca, const void *in, size_t inlen,
 					 void *out, size_t outlen);

@@ -28,9 +28,6 @@
 #define HCA_FAULT_WAIT_MIN_NS	(100ULL * NSEC_PER_USEC)
 #define HCA_FAULT_WAIT_MAX_NS	(10ULL * NSEC_PER_MSEC)
 
-/* The requester looks after its peer's fault so often, should nobody wake it. */
-#define HCA_FAULT_POLL_NS	(10ULL * NSEC_PER_MSEC)
-
 /* A token of a WQE fault: a QPN, whose side, and a sequence number. RDMA faults have the QPN. */
 #define HCA_TOKEN_WQE		BIT(23)
 #define HCA_TOKEN_SEQ_SHIFT	18
@@ -152,19 +149,6 @@ enum hca_answer hca_fault_raise(struct hca_qp *qp, enum hca_fault_type type,
 	fault->raised = true;
 	fault->open = true;
 	return HCA_ANSWER_FAULT;
-}
-
-/**
- * hca_fault_wait_peer() - is the responder suspended?
- * @peer: the responder, rq_lock held
- * @result: gets how long to wait before the next look
- *
- * Return: whether the request has to wait.
- */
-bool hca_fault_wait_peer(const struct hca_qp *peer, struct hca_result *result)
-{
-	result->wait_ns = HCA_FAULT_POLL_NS;
-	return peer->rq_fault.open;
 }
 
 /**

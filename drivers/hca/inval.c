@@ -15,7 +15,7 @@ static u8 hca_invalidate_check(const struct hca_mkey *mkey, u32 key, u32 pd, u32
 {
 	const struct hca_mkc *mkc = &mkey->mkc;
 
-	if (mkc->free || mkc->variant != (key & 0xff))
+	if (mkc->rights & HCA_MKC_FREE || mkc->variant != (key & 0xff))
 		return HCA_VS_INVAL_KEY;
 	if (mkc->pd != pd)
 		return HCA_VS_INVAL_PD;

@@ -53,6 +53,7 @@ struct hca *hca_create(const struct hca_host_ops *ops, void *host)
 	mutex_init(&hca->umr_lock);
 	spin_lock_init(&hca->roce_lock);
 	hca->roce_changes = 1;
+	atomic_set(&hca->qp_changes, 1);
 	spin_lock_init(&hca->atomic_lock);
 	init_waitqueue_head(&hca->drain);
 	return hca;

@@ -70,6 +70,7 @@ static unsigned int hca_mkc_mode(const void *mkc)
 void hca_mkc_decode(const void *image, struct hca_mkc *c)
 {
 	const void *mkc = image;
+	const __be32 *word = image;
 
 	c->start = MLX5_GET64(mkc, mkc, start_addr);
 	c->len = MLX5_GET64(mkc, mkc, len);
@@ -79,13 +80,8 @@ void hca_mkc_decode(const void *image, struct hca_mkc *c)
 	c->mode = hca_mkc_mode(mkc);
 	c->octwords = round_up(MLX5_GET(mkc, mkc, translations_octword_size), 4);
 	c->log_page_size = MLX5_GET(mkc, mkc, log_page_size);
-	c->free = MLX5_GET(mkc, mkc, free);
 	c->length64 = MLX5_GET(mkc, mkc, length64);
-	c->lr = MLX5_GET(mkc, mkc, lr);
-	c->lw = MLX5_GET(mkc, mkc, lw);
-	c->rr = MLX5_GET(mkc, mkc, rr);
-	c->rw = MLX5_GET(mkc, mkc, rw);
-	c->a = MLX5_GET(mkc, mkc, a);
+	c->rights = be32_to_cpu(word[0]) & HCA_MKC_RIGHTS;
 }
 
 /* Writes the engine's own fields into a stored MKC: the handle of the table. */
@@ -448,26 +444,6 @@ struct hca_mkey *hca_mkey_enter(struct hca *hca, u32 index)
 	return state == HCA_MKEY_NONE ? NULL : ERR_PTR(-EBUSY);
 }
 
-/**
- * hca_mkey_leave() - the access is over
- * @hca: the HCA
- * @mkey: the MKey; not to be touched afterwards
- *
- * Context: any.
- */
-void hca_mkey_leave(struct hca *hca, struct hca_mkey *mkey)
-{
-	bool wake;
-
-	/* The key may be freed as soon as the count is 0, but not under RCU. */
-	rcu_read_lock();
-	wake = atomic_dec_and_test(&mkey->inflight) &&
-	       READ_ONCE(mkey->state) != HCA_MKEY_LIVE;
-	rcu_read_unlock();
-	if (wake)
-		wake_up_all(&hca->drain);
-}
-
 static bool hca_mkey_changing(struct hca *hca, u32 index)
 {
 	struct hca_mkey *mkey;
@@ -535,7 +511,11 @@ static void hca_mkey_quiesce(struct hca *hca, struct hca_mkey *mkey, enum hca_mk
 	WRITE_ONCE(mkey->state, state);
 	/* Pairs with the barrier in hca_mkey_enter(). */
 	smp_mb();
-	wait_event(hca->drain, !atomic_read(&mkey->inflight));
+	if (likely(!atomic_read_acquire(&mkey->inflight)))
+		return;
+	atomic_add(HCA_MKEY_AWAITED, &mkey->inflight);
+	wait_event(hca->drain, atomic_read_acquire(&mkey->inflight) == HCA_MKEY_AWAITED);
+	atomic_sub(HCA_MKEY_AWAITED, &mkey->inflight);
 }
 
 /**

@@ -47,15 +47,6 @@ struct hca_qp *hca_qp_get(struct hca *hca, u32 qpn)
 	return qp;
 }
 
-/**
- * hca_qp_put() - release a queue pair
- * @qp: the QP
- */
-void hca_qp_put(struct hca_qp *qp)
-{
-	hca_ref_put(&qp->ref);
-}
-
 /* As hca_qp_get(), for a command under @uid: others' queue pairs do not exist for it. */
 static struct hca_qp *hca_qp_get_owned(struct hca *hca, u32 qpn, u16 uid)
 {
@@ -175,6 +166,7 @@ static void hca_qp_decode(struct hca_qp *qp)
 	qp->remote_qpn = MLX5_GET(qpc, qpc, remote_qpn);
 	memcpy(qp->rgid, MLX5_ADDR_OF(ads, path, rgid_rip), sizeof(qp->rgid));
 	qp->rgid_seen = 0;
+	qp->peer_seen = 0;
 	qp->rre = MLX5_GET(qpc, qpc, rre);
 	qp->rwe = MLX5_GET(qpc, qpc, rwe);
 	qp->rae = MLX5_GET(qpc, qpc, rae);
@@ -288,6 +280,7 @@ hca_cmd_status hca_cmd_create_qp(struct hca *hca, const void *in, size_t inlen,
 	memcpy(qp->image, qpc, MLX5_ST_SZ_BYTES(qpc));
 	hca_qp_decode(qp);
 	xa_store(&hca->qps, qp->qpn, qp, GFP_KERNEL);
+	atomic_inc_return(&hca->qp_changes);
 	MLX5_SET(create_qp_out, out, qpn, qp->qpn);
 	return HCA_OK;
 
@@ -506,6 +499,8 @@ static void hca_qp_free(struct hca_qp *qp)
 {
 	struct hca *hca = qp->hca;
 
+	/* Before the grace period: see hca_peer_get(). */
+	atomic_inc_return(&hca->qp_changes);
 	hca_sq_lock(qp);
 	mutex_lock(&qp->rq_lock);
 	qp->dead = true;

@@ -54,6 +54,31 @@ static bool hca_reaches_us(struct hca_qp *qp)
 	return qp->rgid_ours;
 }
 
+/*
+ * The queue pair at the other end, as hca_qp_get() finds it; looked up again when queue
+ * pairs have come or gone.
+ */
+static struct hca_qp *hca_peer_get(struct hca_qp *qp)
+{
+	struct hca *hca = qp->hca;
+	struct hca_qp *peer;
+	int changes;
+
+	lockdep_assert_held(&qp->sq_lock);
+	rcu_read_lock();
+	/* With the number still the same, what it stands for is not freed before we leave RCU. */
+	changes = atomic_read_acquire(&hca->qp_changes);
+	if (qp->peer_seen != changes) {
+		qp->peer = xa_load(&hca->qps, qp->remote_qpn);
+		qp->peer_seen = changes;
+	}
+	peer = qp->peer;
+	if (peer && !hca_ref_get(&peer->ref))
+		peer = NULL;
+	rcu_read_unlock();
+	return peer;
+}
+
 /* The peer of a connected queue pair, its rq_lock held and its state good; or NULL. */
 static struct hca_qp *hca_peer_lock(struct hca_qp *qp)
 {
@@ -61,7 +86,7 @@ static struct hca_qp *hca_peer_lock(struct hca_qp *qp)
 
 	if (!hca_reaches_us(qp))
 		return NULL;
-	peer = hca_qp_get(qp->hca, qp->remote_qpn);
+	peer = hca_peer_get(qp);
 	if (!peer)
 		return NULL;
 	mutex_lock(&peer->rq_lock);
@@ -79,7 +104,7 @@ static void hca_peer_unlock(struct hca_qp *peer)
 	hca_qp_put(peer);
 }
 
-/* @op: HCA_ODP_*, the kind of request on whose behalf memory is accessed. */
+/* @op: HCA_ODP_*, the kind of request on whose behalf memory is accessed. @sgl is empty. */
 static void hca_walk_init(struct hca_walk *walk, struct hca_qp *qp, enum hca_access access,
 			  u8 op, bool remote, struct hca_sgl *sgl)
 {
@@ -94,7 +119,6 @@ static void hca_walk_init(struct hca_walk *walk, struct hca_qp *qp, enum hca_acc
 	walk->level = 0;
 	walk->sgl = sgl;
 	walk->trace = NULL;
-	hca_sgl_init(sgl);
 }
 
 /*
@@ -337,7 +361,6 @@ static enum hca_answer hca_push(struct hca_qp *qp, struct hca_qp *peer,
 
 	hca_walk_init(&walk, qp, HCA_ACCESS_READ, is_send ? HCA_ODP_SEND : HCA_ODP_WRITE, false,
 		      &qp->src);
-	hca_sgl_init(&qp->dst);
 	if (want && total <= HCA_MAX_MSG) {
 		have = hca_gather(&walk, &req->data, req->done, total, want);
 		if (!have)
@@ -463,8 +486,10 @@ static enum hca_answer hca_after_fault(struct hca_qp *qp, struct hca_qp *peer,
 	}
 	if (!peer)
 		return HCA_ANSWER_MORE;
-	if (hca_fault_wait_peer(peer, result))
+	if (peer->rq_fault.open) {
+		result->wait_ns = HCA_FAULT_POLL_NS;
 		return HCA_ANSWER_FAULT;
+	}
 	if (!peer->rq_fault.failed)
 		return HCA_ANSWER_MORE;
 	peer->rq_fault.failed = false;

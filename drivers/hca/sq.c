@@ -54,13 +54,18 @@ bool hca_sq_has_news(struct hca_qp *qp)
 	       !READ_ONCE(qp->req.active) && hca_sq_pending(qp);
 }
 
+/* Where in the queue memory a basic block is. */
+static u64 hca_sq_offset(const struct hca_qp *qp, u16 block)
+{
+	return qp->sq_offset + (u64)(block & ((1U << qp->log_sq_size) - 1)) * HCA_WQEBB;
+}
+
 static void hca_sq_read(struct hca_qp *qp, u16 block, void *to, size_t len)
 {
-	size_t size = (size_t)HCA_WQEBB << qp->log_sq_size;
-	size_t at = (size_t)block * HCA_WQEBB & (size - 1);
-	size_t n = min(len, size - at);
+	u64 offset = hca_sq_offset(qp, block);
+	size_t n = min(len, hca_sq_offset(qp, -1) + HCA_WQEBB - offset);
 
-	hca_buf_read(&qp->buf, qp->sq_offset + at, to, n);
+	hca_buf_read(&qp->buf, offset, to, n);
 	/* The rest is at the beginning of the ring. */
 	if (n < len)
 		hca_buf_read(&qp->buf, qp->sq_offset, (u8 *)to + n, len - n);
@@ -212,7 +217,7 @@ static bool hca_sq_fetch(struct hca_qp *qp)
 		hca_event_qp(qp->hca, MLX5_EVENT_TYPE_WQ_CATAS_ERROR, qp->qpn);
 		return false;
 	}
-	hca_sq_read(qp, qp->sq_ci, req->wqe, HCA_WQEBB);
+	hca_buf_read(&qp->buf, hca_sq_offset(qp, qp->sq_ci), req->wqe, HCA_WQEBB);
 	word = be32_to_cpu(ctrl->opmod_idx_opcode);
 	ds = be32_to_cpu(ctrl->qpn_ds) & MLX5_WQE_CTRL_DS_MASK;
 	req->opcode = word;
@@ -516,7 +521,7 @@ void hca_sq_flush(struct hca_qp *qp)
 		pending = hca_sq_pending(qp);
 		if (!pending || pending > 1U << qp->log_sq_size)
 			return;
-		hca_sq_read(qp, qp->sq_ci, &ctrl, sizeof(ctrl));
+		hca_buf_read(&qp->buf, hca_sq_offset(qp, qp->sq_ci), &ctrl, sizeof(ctrl));
 		ds = be32_to_cpu(ctrl.qpn_ds) & MLX5_WQE_CTRL_DS_MASK;
 		hca_count(qp->hca, HCA_CNT_WQE_FLUSHED);
 		hca_sq_error_cqe(qp, be32_to_cpu(ctrl.opmod_idx_opcode), qp->sq_ci,

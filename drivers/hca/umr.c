@@ -183,6 +183,7 @@ static u8 hca_umr_check(const struct hca_qp *qp, const struct hca_mkey *mkey, u3
 	const struct hca_mkc *mkc = &mkey->mkc;
 	u64 mask = hca_umr_mask(wqe);
 	u32 qpn = MLX5_GET(mkc, image, qpn);
+	bool free = mkc->rights & HCA_MKC_FREE;
 	bool rekeyed;
 
 	if (mkc->mode != MLX5_MKC_ACCESS_MODE_KLMS && mkc->mode != MLX5_MKC_ACCESS_MODE_KSM &&
@@ -192,15 +193,15 @@ static u8 hca_umr_check(const struct hca_qp *qp, const struct hca_mkey *mkey, u3
 		return HCA_VS_UMR_PD;
 	if (!MLX5_GET(mkc, mkey->image, umr_en))
 		return HCA_VS_UMR_EN;
-	if ((wqe->umr.flags & HCA_UMR_CHECK_FREE) == MLX5_UMR_CHECK_NOT_FREE && !mkc->free)
+	if ((wqe->umr.flags & HCA_UMR_CHECK_FREE) == MLX5_UMR_CHECK_NOT_FREE && !free)
 		return HCA_VS_UMR_NOT_FREE;
-	if ((wqe->umr.flags & HCA_UMR_CHECK_FREE) == MLX5_UMR_CHECK_FREE && mkc->free)
+	if ((wqe->umr.flags & HCA_UMR_CHECK_FREE) == MLX5_UMR_CHECK_FREE && free)
 		return HCA_VS_UMR_FREE;
 	if (wqe->umr.flags & HCA_UMR_CHECK_QPN &&
-	    (mkc->free || (mkc->qpn != 0xffffff && mkc->qpn != qp->qpn)))
+	    (free || (mkc->qpn != 0xffffff && mkc->qpn != qp->qpn)))
 		return HCA_VS_UMR_QPN;
 	rekeyed = mask & MLX5_MKEY_MASK_KEY && !MLX5_GET(mkc, image, free);
-	if (mkc->variant != (key & 0xff) && !mkc->free && !rekeyed)
+	if (mkc->variant != (key & 0xff) && !free && !rekeyed)
 		return HCA_VS_UMR_VARIANT;
 	if (mask & ~HCA_UMR_MASK)
 		return HCA_VS_UMR_MASK;

@@ -20,39 +20,8 @@
 #include "engine.h"
 #include "trace.h"
 
-/**
- * hca_sgl_init() - an empty result
- * @sgl: the result
- */
-void hca_sgl_init(struct hca_sgl *sgl)
-{
-	sgl->bytes = 0;
-	sgl->nr_segs = 0;
-	sgl->nr_held = 0;
-	sgl->changing = 0;
-	sgl->is_missing = false;
-	sgl->syndrome = HCA_VS_NONE;
-	sgl->key = 0;
-	sgl->va = 0;
-}
-
-/**
- * hca_sgl_release() - the chunk has been moved: let go of its MKeys
- * @hca: the HCA
- * @sgl: the result; its pieces are no longer good
- *
- * Context: any.
- */
-void hca_sgl_release(struct hca *hca, struct hca_sgl *sgl)
-{
-	while (sgl->nr_held) {
-		sgl->nr_held--;
-		hca_mkey_leave(hca, sgl->held[sgl->nr_held]);
-	}
-}
-
 /* Adds a piece, to the one before it if they are neighbours. */
-static void hca_sgl_add(struct hca_sgl *sgl, void *p, u32 len)
+static inline void hca_sgl_add(struct hca_sgl *sgl, void *p, u32 len)
 {
 	struct hca_seg *last = sgl->nr_segs ? &sgl->seg[sgl->nr_segs - 1] : NULL;
 
@@ -121,8 +90,8 @@ u64 hca_refuse(struct hca_walk *walk, u32 key, u64 va, u64 len, enum hca_check c
  * waited for, what has been found so far is a chunk; with nothing found, the result
  * says what is missing.
  */
-static u64 hca_page_missing(struct hca_walk *walk, u32 key, u64 va, u64 len, u64 done,
-			    const struct hca_missing *missing)
+static noinline u64 hca_page_missing(struct hca_walk *walk, const struct hca_mkey *mkey, u32 key,
+				     u64 va, u64 len, u64 done, u64 entry)
 {
 	struct hca_sgl *sgl = walk->sgl;
 
@@ -131,30 +100,40 @@ static u64 hca_page_missing(struct hca_walk *walk, u32 key, u64 va, u64 len, u64
 	if (sgl->bytes)
 		return done;
 	sgl->is_missing = true;
-	sgl->missing = *missing;
+	sgl->missing = (struct hca_missing){
+		.index = key >> 8, .level = walk->level, .generation = mkey->generation,
+		.entry = entry,
+	};
 	sgl->key = key;
 	sgl->va = va;
 	return 0;
 }
 
 /*
- * Check 6 of HM 4.2 and 4.3: which of the bits of HM 1.2 is missing? Below level 0
- * local rights count, whoever asks.
+ * Check 6 of HM 4.2 and 4.3: the bits of HM 1.2 that an access needs. Below level 0 local
+ * rights count, whoever asks.
  */
-static bool hca_right_missing(const struct hca_walk *walk, const struct hca_mkc *mkc,
-			      enum hca_check *check)
+static u32 hca_rights_needed(const struct hca_walk *walk)
 {
-	if (!walk->who.remote || walk->level) {
-		*check = HCA_CHECK_LOCAL;
-		return (walk->access != HCA_ACCESS_WRITE && !mkc->lr) ||
-		       (walk->access != HCA_ACCESS_READ && !mkc->lw);
-	}
-	if (walk->access == HCA_ACCESS_ATOMIC) {
-		*check = HCA_CHECK_ATOMIC;
-		return !mkc->a;
-	}
-	*check = HCA_CHECK_REMOTE;
-	return walk->access == HCA_ACCESS_READ ? !mkc->rr : !mkc->rw;
+	static const u32 local[] = {
+		[HCA_ACCESS_READ] = HCA_MKC_LR,
+		[HCA_ACCESS_WRITE] = HCA_MKC_LW,
+		[HCA_ACCESS_ATOMIC] = HCA_MKC_LR | HCA_MKC_LW,
+	};
+	static const u32 remote[] = {
+		[HCA_ACCESS_READ] = HCA_MKC_RR,
+		[HCA_ACCESS_WRITE] = HCA_MKC_RW,
+		[HCA_ACCESS_ATOMIC] = HCA_MKC_A,
+	};
+
+	return (walk->who.remote && !walk->level ? remote : local)[walk->access];
+}
+
+static enum hca_check hca_right_missing(u32 needed)
+{
+	if (needed & (HCA_MKC_LR | HCA_MKC_LW))
+		return HCA_CHECK_LOCAL;
+	return needed & HCA_MKC_A ? HCA_CHECK_ATOMIC : HCA_CHECK_REMOTE;
 }
 
 /* Check 7: [va, va + len) lies in the region; neither end can wrap past it. */
@@ -194,7 +173,7 @@ static void hca_trace_leaf(struct hca_walk *walk, const struct hca_mkey *mkey, u
 }
 
 /* The bus maps at most this much at once, as its contract says. */
-#define HCA_BUS_MAX	(2U << 20)
+#define HCA_BUS_MAX	(2ULL << 20)
 
 /* Access mode PA: the address is the DMA address (HM 4.5). */
 static u64 hca_walk_pa(struct hca_walk *walk, struct hca_mkey *mkey, u32 key, u64 va, u64 want)
@@ -203,7 +182,7 @@ static u64 hca_walk_pa(struct hca_walk *walk, struct hca_mkey *mkey, u32 key, u6
 
 	while (done < want && walk->sgl->nr_segs < HCA_MAX_SEGS) {
 		/* Pieces end at 2 MiB boundaries, so that no piece spans more. */
-		u32 n = min_t(u64, want - done, HCA_BUS_MAX - ((va + done) & (HCA_BUS_MAX - 1)));
+		u32 n = min(want - done, HCA_BUS_MAX - ((va + done) & (HCA_BUS_MAX - 1)));
 
 		if (walk->trace)
 			hca_trace_leaf(walk, mkey, key, va + done, n, 0, 0, va + done);
@@ -212,6 +191,30 @@ static u64 hca_walk_pa(struct hca_walk *walk, struct hca_mkey *mkey, u32 key, u6
 		done += n;
 	}
 	return done;
+}
+
+static u64 hca_mtt_entry(const struct hca_mkey *mkey, u64 index)
+{
+	const __be64 *chunk = mkey->xlt.chunk[index >> (HCA_PAGE_SHIFT - 3)];
+
+	return be64_to_cpu(READ_ONCE(chunk[index & (HCA_PAGE_SIZE / sizeof(*chunk) - 1)]));
+}
+
+/*
+ * Memory is often contiguous where the page size does not say so: the bytes from an
+ * address in the page of @entry on that are, @n in this page and up to @max in all.
+ */
+static u64 hca_mtt_run(const struct hca_mkey *mkey, u64 index, u64 entry, u64 n, u64 max)
+{
+	u64 page_size = 1ULL << mkey->mkc.log_page_size;
+
+	while (n < max && ++index < 2ULL * mkey->mkc.octwords) {
+		entry += page_size;
+		if (hca_mtt_entry(mkey, index) != entry)
+			return n;
+		n += page_size;
+	}
+	return min(n, max);
 }
 
 /* Access mode MTT (HM 4.5, 5.1, 5.3). */
@@ -229,25 +232,24 @@ static u64 hca_walk_mtt(struct hca_walk *walk, struct hca_mkey *mkey, u32 key, u
 		need |= MLX5_EN_WR;
 	while (done < want && walk->sgl->nr_segs < HCA_MAX_SEGS) {
 		u64 index = u >> mkc->log_page_size;
-		u64 in_page = u & page_mask;
-		u64 n = min_t(u64, want - done, page_mask + 1 - in_page);
+		u64 n = page_mask + 1 - (u & page_mask);
+		u64 max = want - done;
 		u64 entry, dma;
 
 		if (index >= 2ULL * mkc->octwords)
-			return hca_refuse(walk, key, va + done, n, HCA_CHECK_TABLE_END);
-		entry = be64_to_cpu(READ_ONCE(((const __be64 *)mkey->xlt.chunk[index >> 9])[index & 511]));
-		dma = (entry & ~(page_mask | (HCA_PAGE_SIZE - 1))) + in_page;
-		n = min_t(u64, n, HCA_BUS_MAX - (dma & (HCA_BUS_MAX - 1)));
-		if (walk->trace)
-			hca_trace_leaf(walk, mkey, key, va + done, n, index, entry, dma);
-		if ((entry & need) != need) {
-			struct hca_missing missing = {
-				.index = key >> 8, .level = walk->level,
-				.generation = mkey->generation, .entry = index,
-			};
-
-			return hca_page_missing(walk, key, va + done, n, done, &missing);
+			return hca_refuse(walk, key, va + done, min(n, max), HCA_CHECK_TABLE_END);
+		entry = hca_mtt_entry(mkey, index);
+		dma = (entry & ~(page_mask | (HCA_PAGE_SIZE - 1))) + (u & page_mask);
+		max = min(max, HCA_BUS_MAX - (dma & (HCA_BUS_MAX - 1)));
+		if (walk->trace) {
+			/* Who looks on wants to see every entry. */
+			max = min(max, n);
+			hca_trace_leaf(walk, mkey, key, va + done, max, index, entry, dma);
 		}
+		if ((entry & need) != need)
+			return hca_page_missing(walk, mkey, key, va + done, min(n, max), done,
+						index);
+		n = hca_mtt_run(mkey, index, entry, n, max);
 		if (!hca_add_dma(walk, dma, n))
 			return hca_refuse(walk, key, va + done, n, HCA_CHECK_BUS);
 		done += n;
@@ -282,13 +284,8 @@ static u64 hca_walk_special(struct hca_walk *walk, u32 key, u64 va, u64 len, u64
 	}
 	if (key == HCA_KEY_RESD && !walk->who.remote && walk->who.rlky)
 		return hca_walk_pa(walk, &no_table, key, va, want);
-	if (key == HCA_KEY_NULL) {
-		struct hca_missing missing = {
-			.index = key >> 8, .level = walk->level, .entry = va >> HCA_PAGE_SHIFT,
-		};
-
-		return hca_page_missing(walk, key, va, len, 0, &missing);
-	}
+	if (key == HCA_KEY_NULL)
+		return hca_page_missing(walk, &no_table, key, va, len, 0, va >> HCA_PAGE_SHIFT);
 	return hca_refuse(walk, key, va, len, HCA_CHECK_NO_MKC);
 }
 
@@ -330,7 +327,9 @@ static struct hca_mkey *hca_hold(struct hca_walk *walk, u32 key, u64 va, u64 len
 static bool hca_allowed(struct hca_walk *walk, const struct hca_mkc *mkc, u32 key, u64 va,
 			u64 len, enum hca_check *check)
 {
-	if (mkc->free)
+	u32 needed = hca_rights_needed(walk);
+
+	if (mkc->rights & HCA_MKC_FREE)
 		*check = HCA_CHECK_FREE;
 	else if (mkc->variant != (key & 0xff))
 		*check = HCA_CHECK_VARIANT;
@@ -339,8 +338,8 @@ static bool hca_allowed(struct hca_walk *walk, const struct hca_mkc *mkc, u32 ke
 	else if ((walk->who.remote || walk->level) && mkc->qpn != 0xffffff &&
 		 mkc->qpn != walk->who.qpn)
 		*check = HCA_CHECK_QPN;
-	else if (hca_right_missing(walk, mkc, check))
-		return false;
+	else if (needed & ~mkc->rights)
+		*check = hca_right_missing(needed);
 	else if (!hca_in_bounds(mkc, va, len))
 		*check = HCA_CHECK_BOUNDS;
 	else

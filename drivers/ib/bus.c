@@ -16,23 +16,22 @@
 
 #include "shca.h"
 
+/* The memory map has no holes in an aligned block of this size. */
+#define SHCA_BUS_BLOCK	SZ_2M
+
 static void *shca_bus_map(void *host, u64 dma, size_t len)
 {
 	struct shca_dev *dev = host;
-	phys_addr_t first, last;
-	u64 end;
+	phys_addr_t first = dma_to_phys(&dev->pdev->dev, dma);
+	phys_addr_t last = first + len - 1, at = first;
 
-	if (check_add_overflow(dma, (u64)len - 1, &end))
-		return NULL;
-
-	first = dma_to_phys(&dev->pdev->dev, dma);
-	last = dma_to_phys(&dev->pdev->dev, end);
-	if (last - first != len - 1)
-		return NULL;
-	/* A section of the memory map is far larger than 2 MiB: no hole between two valid ends. */
-	if (!pfn_valid(PHYS_PFN(first)) || !pfn_valid(PHYS_PFN(last)))
-		return NULL;
-	return page_address(pfn_to_page(PHYS_PFN(first))) + offset_in_page(first);
+	/* One piece is at most as long as a block: it ends in the same one, or in the next. */
+	while (pfn_valid(PHYS_PFN(at))) {
+		if ((at ^ last) < SHCA_BUS_BLOCK)
+			return phys_to_virt(first);
+		at = last;
+	}
+	return NULL;
 }
 
 const struct hca_host_ops shca_host_ops = {
