@@ -4,6 +4,7 @@
  * "METRIC SIZE VALUE", which table.py makes a table of:
  *
  *   write, read, send              MB/s at SIZE bytes (10^6 bytes a second)
+ *   write_4k                       likewise, no page of the memory being followed by its neighbour
  *   write_lat, read_lat, send_lat, fa_lat    microseconds from post to completion
  *   write_rate, fa_rate            operations a second of 8 bytes, queue kept full
  *   reg, dereg                     microseconds for a region of SIZE bytes
@@ -34,6 +35,12 @@
 
 #define AREA		(16ul << 20)
 #define REG_AREA	(64ul << 20)
+/*
+ * Where both buffers begin alike, an emulator that finds its TLB entry by the page number finds the same one for
+ * both: each access then drives out what the next one needs.
+ */
+#define APART		(37 * PAGE)
+#define SMALL_AREA	(1ul << 20)
 #define DEPTH		32
 #define REGIONS		4
 
@@ -351,6 +358,32 @@ static void odp_cost(struct ibv_mr *mr, char *p, size_t size)
 	result("odp_pinned", size, pinned / n);
 }
 
+/* Every page a translation and a piece of its own */
+static void small_pages(void)
+{
+	struct ibv_mr *large_from_mr = from_mr, *large_to_mr = to_mr;
+	char *large_from = from, *large_to = to;
+
+	from = mem_scattered(SMALL_AREA);
+	to = mem_scattered(SMALL_AREA);
+	if (!from || !to)
+		die("memory");
+	from_mr = ibv_reg_mr(pair.pd, from, SMALL_AREA, ACCESS_ALL);
+	to_mr = ibv_reg_mr(pair.pd, to, SMALL_AREA, ACCESS_ALL);
+	if (!from_mr || !to_mr)
+		die("ibv_reg_mr");
+	for (size_t size = SMALL_AREA / 16; size <= SMALL_AREA; size *= 16)
+		bandwidth("write_4k", IBV_WR_RDMA_WRITE, size);
+	ibv_dereg_mr(from_mr);
+	ibv_dereg_mr(to_mr);
+	munmap(from, SMALL_AREA);
+	munmap(to, SMALL_AREA);
+	from = large_from;
+	to = large_to;
+	from_mr = large_from_mr;
+	to_mr = large_to_mr;
+}
+
 /* As bandwidth(), once with both ends on demand, once with both pinned */
 static void odp_speed(struct ibv_mr *odp_from, struct ibv_mr *odp_to, size_t size)
 {
@@ -423,11 +456,12 @@ int main(int argc, char **argv)
 	errno = -pair_open(&pair, &cfg);
 	if (errno)
 		die(dev_name());
-	from = mem_pages(AREA);
-	to = mem_pages(AREA);
+	from = mem_thp(AREA);
+	to = mem_thp(AREA + HUGE);
 	area = mem_pages(REG_AREA);
 	if (!from || !to || !area)
 		die("memory");
+	to += APART;
 	fill(from, AREA, 1);
 	fill(to, AREA, 2);
 	memset(area, 1, REG_AREA);
@@ -443,6 +477,8 @@ int main(int argc, char **argv)
 		if (want("send"))
 			bandwidth("send", IBV_WR_SEND, sizes[i]);
 	}
+	if (want("write_4k"))
+		small_pages();
 	latency("write_lat", IBV_WR_RDMA_WRITE);
 	latency("read_lat", IBV_WR_RDMA_READ);
 	latency("send_lat", IBV_WR_SEND);
