@@ -358,30 +358,55 @@ static void odp_cost(struct ibv_mr *mr, char *p, size_t size)
 	result("odp_pinned", size, pinned / n);
 }
 
+/* @len bytes from @mem at each end */
+static void buffers_open(void *(*mem)(size_t len), size_t len)
+{
+	from = mem(len);
+	to = mem(len + HUGE);
+	if (!from || !to)
+		die("memory");
+	to += APART;
+	fill(from, len, 1);
+	fill(to, len, 2);
+	from_mr = ibv_reg_mr(pair.pd, from, len, ACCESS_ALL);
+	to_mr = ibv_reg_mr(pair.pd, to, len, ACCESS_ALL | IBV_ACCESS_MW_BIND);
+	if (!from_mr || !to_mr)
+		die("ibv_reg_mr");
+}
+
+static void buffers_close(size_t len)
+{
+	ibv_dereg_mr(from_mr);
+	ibv_dereg_mr(to_mr);
+	munmap(from, len);
+	munmap(to - APART, len + HUGE);
+}
+
+/* In large pages: as memcpy() has them, the memory is in one piece */
+static void bandwidths(int last)
+{
+	static const size_t sizes[] = { 64, 1024, 4096, 65536, 1 << 20,
+					16 << 20 };
+
+	buffers_open(mem_thp, AREA);
+	for (int i = 0; i < last; i++) {
+		if (want("write"))
+			bandwidth("write", IBV_WR_RDMA_WRITE, sizes[i]);
+		if (want("read"))
+			bandwidth("read", IBV_WR_RDMA_READ, sizes[i]);
+		if (want("send"))
+			bandwidth("send", IBV_WR_SEND, sizes[i]);
+	}
+	buffers_close(AREA);
+}
+
 /* Every page a translation and a piece of its own */
 static void small_pages(void)
 {
-	struct ibv_mr *large_from_mr = from_mr, *large_to_mr = to_mr;
-	char *large_from = from, *large_to = to;
-
-	from = mem_scattered(SMALL_AREA);
-	to = mem_scattered(SMALL_AREA);
-	if (!from || !to)
-		die("memory");
-	from_mr = ibv_reg_mr(pair.pd, from, SMALL_AREA, ACCESS_ALL);
-	to_mr = ibv_reg_mr(pair.pd, to, SMALL_AREA, ACCESS_ALL);
-	if (!from_mr || !to_mr)
-		die("ibv_reg_mr");
+	buffers_open(mem_scattered, SMALL_AREA);
 	for (size_t size = SMALL_AREA / 16; size <= SMALL_AREA; size *= 16)
 		bandwidth("write_4k", IBV_WR_RDMA_WRITE, size);
-	ibv_dereg_mr(from_mr);
-	ibv_dereg_mr(to_mr);
-	munmap(from, SMALL_AREA);
-	munmap(to, SMALL_AREA);
-	from = large_from;
-	to = large_to;
-	from_mr = large_from_mr;
-	to_mr = large_to_mr;
+	buffers_close(SMALL_AREA);
 }
 
 /* As bandwidth(), once with both ends on demand, once with both pinned */
@@ -427,8 +452,6 @@ static void on_demand(char *area)
 
 int main(int argc, char **argv)
 {
-	static const size_t sizes[] = { 64, 1024, 4096, 65536, 1 << 20,
-					16 << 20 };
 	static const int keys[] = { 100, 10000, 100000 };
 	struct qp_cfg cfg = { .send_wr = 2 * DEPTH, .recv_wr = 2 * DEPTH,
 			      .timeout = 18 };
@@ -456,29 +479,15 @@ int main(int argc, char **argv)
 	errno = -pair_open(&pair, &cfg);
 	if (errno)
 		die(dev_name());
-	from = mem_thp(AREA);
-	to = mem_thp(AREA + HUGE);
-	area = mem_pages(REG_AREA);
-	if (!from || !to || !area)
-		die("memory");
-	to += APART;
-	fill(from, AREA, 1);
-	fill(to, AREA, 2);
-	memset(area, 1, REG_AREA);
-	from_mr = ibv_reg_mr(pair.pd, from, AREA, ACCESS_ALL);
-	to_mr = ibv_reg_mr(pair.pd, to, AREA, ACCESS_ALL | IBV_ACCESS_MW_BIND);
-	if (!from_mr || !to_mr)
-		die("ibv_reg_mr");
-	for (int i = 0; i < last; i++) {
-		if (want("write"))
-			bandwidth("write", IBV_WR_RDMA_WRITE, sizes[i]);
-		if (want("read"))
-			bandwidth("read", IBV_WR_RDMA_READ, sizes[i]);
-		if (want("send"))
-			bandwidth("send", IBV_WR_SEND, sizes[i]);
-	}
+	if (want("write") || want("read") || want("send"))
+		bandwidths(last);
 	if (want("write_4k"))
 		small_pages();
+	buffers_open(mem_pages, AREA);
+	area = mem_pages(REG_AREA);
+	if (!area)
+		die("memory");
+	memset(area, 1, REG_AREA);
 	latency("write_lat", IBV_WR_RDMA_WRITE);
 	latency("read_lat", IBV_WR_RDMA_READ);
 	latency("send_lat", IBV_WR_SEND);

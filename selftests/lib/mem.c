@@ -123,11 +123,14 @@ static size_t huge_kib(const void *at)
 
 void *mem_thp(size_t len)
 {
-	FILE *file = fopen("/sys/kernel/mm/transparent_hugepage/enabled", "w");
-	char *p, *aligned;
+	FILE *file = fopen("/sys/kernel/mm/transparent_hugepage/enabled", "r+");
+	char *p, *aligned, modes[64] = "";
 
 	if (file) {
-		fputs("madvise", file);
+		if (fgets(modes, sizeof(modes), file) && strstr(modes, "[never]")) {
+			rewind(file);
+			fputs("madvise", file);
+		}
 		fclose(file);
 	}
 	p = mmap(NULL, len + HUGE, RW, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
