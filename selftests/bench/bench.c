@@ -36,10 +36,11 @@
 #define AREA		(16ul << 20)
 #define REG_AREA	(64ul << 20)
 /*
- * Where both buffers begin alike, an emulator that finds its TLB entry by the page number finds the same one for
- * both: each access then drives out what the next one needs.
+ * An emulator finds its TLB entry by the last bits of the page number. Where both buffers begin alike, each access
+ * drives out what the next one needs; where they overlap in that sense, each message what the next one needs. As far
+ * apart as this, two messages of up to 1 MiB have nothing in common.
  */
-#define APART		(37 * PAGE)
+#define APART		(256 * PAGE)
 #define SMALL_AREA	(1ul << 20)
 #define DEPTH		32
 #define REGIONS		4
