@@ -19,13 +19,13 @@ MODULE_PARM_DESC(fault, "leak, mapping, use-after-free, lock-order, sleep, shift
 static struct platform_device *device;
 static void *mapped;
 
-/* Nobody keeps the pointers; several, because a stale copy of one may lie about and hide it. */
+/* Nobody keeps the pointers; many, because a stale copy may lie about and hide one. */
 static int leak(void)
 {
 	void *p;
 	int i;
 
-	for (i = 0; i < 8; i++) {
+	for (i = 0; i < 64; i++) {
 		p = kmalloc(256, GFP_KERNEL);
 		OPTIMIZER_HIDE_VAR(p);
 		if (!p)
