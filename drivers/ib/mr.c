@@ -29,6 +29,9 @@
 	 IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_ATOMIC |		\
 	 IB_ZERO_BASED | IB_ACCESS_OPTIONAL)
 
+/* Bytes of the longest translation table that CREATE_MKEY carries from the stack. */
+#define SHCA_SMALL_LIST		64
+
 /* vendor_key of the pools whose keys have empty tables */
 #define SHCA_FRMR_EMPTY		1
 
@@ -298,6 +301,8 @@ struct shca_mr *shca_alloc_ksm_mr(struct ib_pd *pd, unsigned int nentries, unsig
 static struct shca_mr *reg_create(struct ib_pd *pd, struct ib_umem *umem, u64 iova,
 				  int access_flags)
 {
+	/* A command for one page or a few, which most are, needs no memory of its own. */
+	u8 small[MLX5_ST_SZ_BYTES(create_mkey_in) + SHCA_SMALL_LIST] __aligned(sizeof(u64));
 	struct shca_dev *dev = to_sdev(pd->device);
 	bool pg_cap = SHCA_CAP_GEN(dev, pg);
 	unsigned int ndescs;
@@ -305,7 +310,7 @@ static struct shca_mr *reg_create(struct ib_pd *pd, struct ib_umem *umem, u64 io
 	struct shca_mr *mr;
 	size_t inlen;
 	void *mkc;
-	u32 *in;
+	void *in;
 	u32 key;
 	int err;
 
@@ -318,7 +323,7 @@ static struct shca_mr *reg_create(struct ib_pd *pd, struct ib_umem *umem, u64 io
 
 	ndescs = get_mkc_octo_size(ib_umem_num_dma_blocks(umem, page_size));
 	inlen = MLX5_ST_SZ_BYTES(create_mkey_in) + (size_t)ndescs * SHCA_OCTOWORD;
-	in = kvzalloc(inlen, GFP_KERNEL);
+	in = inlen <= sizeof(small) ? memset(small, 0, inlen) : kvzalloc(inlen, GFP_KERNEL);
 	if (!in) {
 		err = -ENOMEM;
 		goto free_mr;
@@ -337,7 +342,8 @@ static struct shca_mr *reg_create(struct ib_pd *pd, struct ib_umem *umem, u64 io
 	MLX5_SET(mkc, mkc, log_page_size, order_base_2(page_size));
 
 	err = shca_create_mkey(dev, &key, in, inlen);
-	kvfree(in);
+	if (in != small)
+		kvfree(in);
 	if (err)
 		goto free_mr;
 	set_mr_key(mr, pd, key);
