@@ -231,13 +231,11 @@ struct hca_ctx_page {
 /**
  * struct hca_ctx_table - contexts of one kind, ICM pages appearing on demand
  * @shift: log2 of the entry size
- * @nr_pages: entries of @pages
  * @pages: by page number; protected by icm->lock, what RCU protects excepted
  * @idle: the page that lost its last context most lately, free if anybody needs it
  */
 struct hca_ctx_table {
 	unsigned int shift;
-	unsigned int nr_pages;
 	struct hca_ctx_page *pages;
 	struct hca_ctx_page *idle;
 };

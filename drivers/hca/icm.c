@@ -70,25 +70,15 @@ static int hca_ctx_table_init(struct hca_ctx_table *table, size_t size, u32 last
 	if (!table->pages)
 		return -ENOMEM;
 	table->shift = shift;
-	table->nr_pages = nr_pages;
 	return 0;
-}
-
-static void hca_ctx_table_destroy(struct hca_ctx_table *table)
-{
-	unsigned int i;
-
-	for (i = 0; i < table->nr_pages; i++)
-		kfree(table->pages[i].mkeys);
-	kvfree(table->pages);
 }
 
 static void hca_ctx_tables_destroy(struct hca_icm *icm)
 {
-	hca_ctx_table_destroy(&icm->mpt);
-	hca_ctx_table_destroy(&icm->qpc);
-	hca_ctx_table_destroy(&icm->cqc);
-	hca_ctx_table_destroy(&icm->eqc);
+	kvfree(icm->mpt.pages);
+	kvfree(icm->qpc.pages);
+	kvfree(icm->cqc.pages);
+	kvfree(icm->eqc.pages);
 }
 
 int hca_icm_init(struct hca *hca)
@@ -249,6 +239,8 @@ void hca_icm_destroy(struct hca *hca)
 
 	cancel_delayed_work_sync(&icm->surplus);
 	mutex_lock(&icm->lock);
+	/* No key is left, so no other page of the MPT has anything beside it. */
+	hca_ctx_drop_idle(icm, &icm->mpt);
 	for (class = 0; class < HCA_XLT_CLASSES; class++)
 		hca_slab_drop_idle(icm, class);
 	mutex_unlock(&icm->lock);

@@ -108,8 +108,9 @@ static void region_del(struct machine *m, u64 dma)
 		die("unmap of %#llx, which is not mapped", dma);
 	/* whoever kept a pointer to it dies; the address range may be somebody else's later */
 	if (r->poison)
-		ASAN_UNPOISON_MEMORY_REGION(m->bus + r->frame, r->len);
-	mprotect(m->bus + r->frame, r->len, PROT_NONE);
+		ASAN_POISON_MEMORY_REGION(m->bus + r->frame, r->len);
+	else
+		mprotect(m->bus + r->frame, r->len, PROT_NONE);
 	memmove(r, r + 1, (m->nr_regions - i) * sizeof(*r));
 	m->nr_regions--;
 }
@@ -122,7 +123,7 @@ static u64 frames_get(struct machine *m, u64 len)
 	m->frames_used += len + PAGE_SIZE;
 	if (m->frames_used > ARENA)
 		die("out of memory");
-	mprotect(m->cpu + at + len, PAGE_SIZE, PROT_NONE);
+	ASAN_POISON_MEMORY_REGION(m->cpu + at + len, PAGE_SIZE);
 	return at;
 }
 
@@ -341,9 +342,12 @@ void pages_give(struct machine *m, unsigned int n)
 		MLX5_SET(manage_pages_in, in, input_num_entries, k);
 		for (unsigned int i = 0; i < k; i++) {
 			struct mem page = mem_new(m, PAGE_SIZE);
+			u8 *bus = m->bus + (page.cpu - m->cpu);
 
-			/* the HCA must not rely on zeros */
-			memset(page.cpu, 0x5a, PAGE_SIZE);
+			/* the HCA must not rely on zeros; here, for the CPU never looks at most of these pages */
+			ASAN_UNPOISON_MEMORY_REGION(bus, PAGE_SIZE);
+			memset(bus, 0x5a, PAGE_SIZE);
+			ASAN_POISON_MEMORY_REGION(bus, PAGE_SIZE);
 			if (!(m->nr_fw & (m->nr_fw - 1)))
 				m->fw = realloc(m->fw, 2 * (m->nr_fw ?: 1) * sizeof(*m->fw));
 			m->fw[m->nr_fw++] = (struct fw_page){ page.dma[0], page.cpu, true };
