@@ -81,10 +81,13 @@ TEST_BARE("wall", stages_of_life)
 
 TEST("wall", unknown_opcode_and_short_mailboxes)
 {
+	/* no opcode at all; in an empty row; in the row of another; behind the table */
+	static const u16 unknown[] = { 0, 0x21f, MLX5_CMD_OP_CREATE_MKEY | 0x40, 0x7777, 0xffff };
 	u32 in[64] = {}, out[64];
 	size_t i;
 
-	ASSERT_CMD(m, simple(m, 0x7777, 0), MLX5_CMD_STAT_BAD_OP_ERR, 0x7777, m->syndrome & 0xff);
+	for (i = 0; i < ARRAY_SIZE(unknown); i++)
+		ASSERT_CMD(m, simple(m, unknown[i], 0), MLX5_CMD_STAT_BAD_OP_ERR, unknown[i], m->syndrome & 0xff);
 	/* the answer is written in full */
 	MLX5_SET(alloc_pd_in, in, opcode, MLX5_CMD_OP_ALLOC_PD);
 	memset(out, 0xff, sizeof(out));
