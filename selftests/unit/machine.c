@@ -22,7 +22,11 @@
 #include <sanitizer/asan_interface.h>
 #endif
 #endif
-#ifndef ASAN_POISON_MEMORY_REGION
+/* who touches @n bytes at @p dies; the sanitizer does not need a mapping of its own for each of them */
+#ifdef ASAN_POISON_MEMORY_REGION
+#define forbid(p, n)				ASAN_POISON_MEMORY_REGION(p, n)
+#else
+#define forbid(p, n)				mprotect(p, n, PROT_NONE)
 #define ASAN_POISON_MEMORY_REGION(p, n)		((void)(p), (void)(n))
 #define ASAN_UNPOISON_MEMORY_REGION(p, n)	((void)(p), (void)(n))
 #endif
@@ -108,7 +112,7 @@ static void region_del(struct machine *m, u64 dma)
 		die("unmap of %#llx, which is not mapped", dma);
 	/* whoever kept a pointer to it dies; the address range may be somebody else's later */
 	if (r->poison)
-		ASAN_POISON_MEMORY_REGION(m->bus + r->frame, r->len);
+		forbid(m->bus + r->frame, r->len);
 	else
 		mprotect(m->bus + r->frame, r->len, PROT_NONE);
 	memmove(r, r + 1, (m->nr_regions - i) * sizeof(*r));
@@ -123,7 +127,7 @@ static u64 frames_get(struct machine *m, u64 len)
 	m->frames_used += len + PAGE_SIZE;
 	if (m->frames_used > ARENA)
 		die("out of memory");
-	ASAN_POISON_MEMORY_REGION(m->cpu + at + len, PAGE_SIZE);
+	forbid(m->cpu + at + len, PAGE_SIZE);
 	return at;
 }
 

@@ -1134,9 +1134,6 @@ struct block {
 
 #define BLOCK_MAGIC	0x736f667468636121ULL
 
-/* so many bytes of memory that nobody asked to be zero are made something else */
-#define FILL		(64ul << 10)
-
 static LIST_HEAD(blocks);
 static unsigned long blocks_alive, blocks_made, fail_in;
 static bool failed;
@@ -1205,7 +1202,7 @@ void *shim_alloc(size_t n, size_t size, gfp_t flags, size_t max)
 	*b = (struct block){ .size = bytes, .base = base, .from = __builtin_return_address(0), .magic = BLOCK_MAGIC };
 	/* fresh memory is not zero by luck */
 	if (!(flags & __GFP_ZERO))
-		memset(p, 0xa5, min_t(size_t, bytes, FILL));
+		memset(p, 0xa5, bytes);
 	/* the list goes through poisoned heads: unpoison the neighbours while linking */
 	if (blocks.next != &blocks)
 		ASAN_UNPOISON_MEMORY_REGION(list_entry(blocks.next, struct block, entry), sizeof(*b));
