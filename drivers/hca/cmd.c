@@ -202,7 +202,7 @@ static hca_cmd_status hca_cmd_query_roce_address(struct hca *hca, const void *in
 
 /*
  * Where the row of an opcode is: opcodes come in groups of 256, and no two in use of one
- * group have the same last six bits. The compiler warns of two rows in one place.
+ * group have the same last six bits. With W=1 the compiler warns of two rows in one place.
  */
 #define HCA_CMD_SLOT(opcode)	(((opcode) >> 8) << 6 | ((opcode) & 0x3f))
 

@@ -309,8 +309,7 @@ static struct shca_mr *reg_create(struct ib_pd *pd, struct ib_umem *umem, u64 io
 	unsigned long page_size;
 	struct shca_mr *mr;
 	size_t inlen;
-	void *mkc;
-	void *in;
+	void *mkc, *in;
 	u32 key;
 	int err;
 
