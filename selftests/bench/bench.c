@@ -34,7 +34,7 @@
 #include "lib/mw.h"
 
 #define AREA		(16ul << 20)
-#define REG_AREA	(64ul << 20)
+#define REG_AREA	(16ul << 20)
 /*
  * An emulator finds its TLB entry by the last bits of the page number. Where both buffers begin alike, each access
  * drives out what the next one needs; where they overlap in that sense, each message what the next one needs. As far
@@ -158,7 +158,7 @@ static void rate(const char *metric, enum ibv_wr_opcode opcode)
 }
 
 /* Some regions at a time: the common pool of free keys gives its memory back when it is empty */
-static void registration(char *area, size_t size)
+static void registration(const char *reg_metric, const char *dereg_metric, char *area, size_t size)
 {
 	uint64_t reg = 0, dereg = 0, start;
 	struct ibv_mr *mr[REGIONS];
@@ -179,8 +179,23 @@ static void registration(char *area, size_t size)
 		dereg += now_us() - start;
 		n += REGIONS;
 	} while (reg + dereg < budget_us);
-	result("reg", size, (double)reg / n);
-	result("dereg", size, (double)dereg / n);
+	result(reg_metric, size, (double)reg / n);
+	result(dereg_metric, size, (double)dereg / n);
+}
+
+/* What a region costs depends on how many pieces its memory is in: none follows another, or all do */
+static void registrations(void)
+{
+	char *scattered = mem_scattered(REG_AREA), *large = mem_thp(REG_AREA);
+
+	if (!scattered || !large)
+		die("memory");
+	for (size_t size = PAGE; size <= REG_AREA; size *= 16)
+		registration("reg", "dereg", scattered, size);
+	for (size_t size = 1 << 20; size <= REG_AREA; size *= 16)
+		registration("reg_large", "dereg_large", large, size);
+	munmap(scattered, REG_AREA);
+	munmap(large, REG_AREA);
 }
 
 /* Binding a window and taking it away, over and over */
@@ -495,10 +510,8 @@ int main(int argc, char **argv)
 	latency("fa_lat", IBV_WR_ATOMIC_FETCH_AND_ADD);
 	rate("write_rate", IBV_WR_RDMA_WRITE);
 	rate("fa_rate", IBV_WR_ATOMIC_FETCH_AND_ADD);
-	for (size_t size = PAGE; want("reg") && size <= REG_AREA; size *= 16)
-		registration(area, size);
 	if (want("reg"))
-		registration(area, REG_AREA);
+		registrations();
 	if (want("windows")) {
 		windows_1();
 		windows_2(false);

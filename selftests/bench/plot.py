@@ -19,7 +19,7 @@ PLOTS = {
              [('both', 'rate_qps', 'one at a time'), ('both', 'list_qps', 'posted 16 at a time')]),
     'registration': ('Registration', 'region', 'us', SIZES,
                      [('both', 'reg', 'ibv_reg_mr'), ('softhca', 'reg_cmd', 'by CREATE_MKEY'),
-                      ('both', 'dereg', 'ibv_dereg_mr')]),
+                      ('both', 'reg_large', 'ibv_reg_mr, large pages'), ('both', 'dereg', 'ibv_dereg_mr')]),
     'keys': ('WRITE of 8 bytes against live keys', 'keys', 'us', COUNTS + '; set yrange [0:*]',
              [('both', 'access_at', 'WRITE'), ('both', 'reg_at', 'ibv_reg_mr of 4 KiB')]),
     'lists': ('WRITE of 8 bytes through a KLM list', 'entries', 'us', COUNTS + '; set yrange [0:*]',
