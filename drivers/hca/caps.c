@@ -3,7 +3,8 @@
  * QUERY_HCA_CAP: what this HCA says it can do.
  *
  * Invariant: a capability is set only when the engine does what it promises
- * (design rule 8), and every limit here is the one that a command enforces.
+ * (design rule 8), and every limit here is enforced, by a command or by the queue
+ * that it bounds.
  */
 #include <linux/minmax.h>
 #include <linux/slab.h>

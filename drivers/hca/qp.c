@@ -355,6 +355,31 @@ static const struct hca_transition hca_transitions[] = {
 #define HCA_TAKE_PATH(to, from, field) \
 	MLX5_SET(ads, to, field, MLX5_GET(ads, from, field))
 
+/* Can the fields named by @fields be taken? What has no check here is valid whatever its value. */
+static hca_cmd_status hca_qp_check_fields(const void *in, u64 fields)
+{
+	const void *path = MLX5_ADDR_OF(qpc, in, primary_address_path);
+
+	if (fields & HCA_QP_MTU && (MLX5_GET(qpc, in, mtu) < MLX5_QPC_MTU_256_BYTES ||
+				    MLX5_GET(qpc, in, mtu) > MLX5_QPC_MTU_4K_BYTES))
+		return HCA_REFUSE(BAD_PARAM_ERR, 4);
+	if (fields & MLX5_QP_OPTPAR_RRA_MAX && MLX5_GET(qpc, in, log_rra_max) > HCA_LOG_MAX_RA)
+		return HCA_REFUSE(BAD_PARAM_ERR, 5);
+	if (fields & MLX5_QP_OPTPAR_SRA_MAX && MLX5_GET(qpc, in, log_sra_max) > HCA_LOG_MAX_RA)
+		return HCA_REFUSE(BAD_PARAM_ERR, 6);
+	/* There is one port, and its P_Key table has one entry. */
+	if (fields & (MLX5_QP_OPTPAR_PRI_PORT | MLX5_QP_OPTPAR_PRIMARY_ADDR_PATH) &&
+	    MLX5_GET(ads, path, vhca_port_num) != 1)
+		return HCA_REFUSE(BAD_PARAM_ERR, 7);
+	if (fields & MLX5_QP_OPTPAR_PKEY_INDEX && MLX5_GET(ads, path, pkey_index))
+		return HCA_REFUSE(BAD_PARAM_ERR, 8);
+	/* No alternate path that the connection could be armed with */
+	if (fields & MLX5_QP_OPTPAR_PM_STATE &&
+	    MLX5_GET(qpc, in, pm_state) != MLX5_QPC_PM_STATE_MIGRATED)
+		return HCA_REFUSE(BAD_PARAM_ERR, 9);
+	return HCA_OK;
+}
+
 /* Copies the fields named by @fields into the QPC. Both locks held. */
 static void hca_qp_take_fields(struct hca_qp *qp, const void *in, u64 fields)
 {
@@ -430,6 +455,7 @@ hca_cmd_status hca_cmd_modify_qp(struct hca *hca, const void *in, size_t inlen,
 				 void *out, size_t outlen)
 {
 	u16 opcode = MLX5_GET(rst2init_qp_in, in, opcode);
+	const void *qpc = MLX5_ADDR_OF(rst2init_qp_in, in, qpc);
 	const struct hca_transition *t = hca_transitions;
 	hca_cmd_status status = HCA_OK;
 	struct hca_qp *qp;
@@ -454,8 +480,11 @@ hca_cmd_status hca_cmd_modify_qp(struct hca *hca, const void *in, size_t inlen,
 			status = HCA_REFUSE(BAD_PARAM_ERR, 3);
 			goto unlock;
 		}
-		hca_qp_take_fields(qp, MLX5_ADDR_OF(rst2init_qp_in, in, qpc),
-				   t->required | fields);
+		fields |= t->required;
+		status = hca_qp_check_fields(qpc, fields);
+		if (status)
+			goto unlock;
+		hca_qp_take_fields(qp, qpc, fields);
 	}
 	hca_qp_set_state(qp, t->to);
 unlock:

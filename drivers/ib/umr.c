@@ -251,7 +251,9 @@ static int shca_umr_qp_rst2rts(struct shca_dev *dev)
 	u32 qpn = dev->umr->qpn;
 	int err;
 
+	/* No packet ever leaves this queue, but INIT2RTR_QP takes no context without these. */
 	MLX5_SET(ads, path, vhca_port_num, 1);
+	MLX5_SET(qpc, qpc, mtu, MLX5_QPC_MTU_256_BYTES);
 	err = shca_cmd_qp_modify(dev, 0, MLX5_CMD_OP_RST2INIT_QP, 0, qpc, qpn);
 	if (!err)
 		err = shca_cmd_qp_modify(dev, 0, MLX5_CMD_OP_INIT2RTR_QP, 0, qpc, qpn);
