@@ -10,6 +10,7 @@
 #include <linux/bug.h>
 #include <linux/errno.h>
 #include <linux/kernel.h>
+#include <linux/nospec.h>
 #include <linux/string.h>
 
 #include "engine.h"
@@ -290,11 +291,14 @@ static const struct hca_cmd hca_cmds[] = {
 static const struct hca_cmd *hca_find_cmd(u16 opcode)
 {
 	unsigned int slot = HCA_CMD_SLOT(opcode);
+	const struct hca_cmd *cmd;
 
-	/* Most slots are empty, and 0 is no opcode. */
-	if (slot >= ARRAY_SIZE(hca_cmds) || !opcode || hca_cmds[slot].opcode != opcode)
+	if (slot >= ARRAY_SIZE(hca_cmds))
 		return NULL;
-	return &hca_cmds[slot];
+	/* A handler behind the table must not be called even speculatively: DEVX sends any opcode. */
+	cmd = &hca_cmds[array_index_nospec(slot, ARRAY_SIZE(hca_cmds))];
+	/* Most slots are empty, and 0 is no opcode. */
+	return opcode && cmd->opcode == opcode ? cmd : NULL;
 }
 
 /* These change hca->life and run one at a time. */
