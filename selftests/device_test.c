@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Proves that the device presents itself as libmlx5-abi says: identity, limits that
- * are kept, an active port with a usable GID, and contexts that open, close, survive
- * a fork and refuse the mappings that dynamic UARs do not have.
+ * are kept, an active port with a usable GID, address handles that lead to the netdev's
+ * MAC, and contexts that open, close, survive a fork and refuse the mappings that dynamic
+ * UARs do not have.
  */
 #include <errno.h>
 #include <signal.h>
@@ -12,6 +13,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include <infiniband/mlx5dv.h>
+#include <rdma/ib_user_verbs.h>
+#include <rdma/mlx5-abi.h>
 #include "lib/harness.h"
 #include "lib/rdma.h"
 #include "lib/mem.h"
@@ -202,22 +205,29 @@ TEST_F(device, port)
 	EXPECT_EQ(1u << 30, p->max_msg_sz);
 }
 
-/* The default GID is the link-local address of the netdev, by its MAC */
-TEST_F(device, gid_is_that_of_the_netdev)
+/* Of the netdev behind our GID */
+static bool get_mac(FIXTURE_DATA(device) *self, uint8_t *mac)
 {
-	struct ibv_gid_entry entry;
-	unsigned int mac[6];
 	char name[64], line[64];
-	bool found = false;
-	uint8_t eui[8];
 
 	sysfs(name, sizeof(name),
 	      "/sys/class/infiniband/%s/ports/1/gid_attrs/ndevs/%d",
 	      dev_name(), self->r.gid_index);
-	ASSERT_LT(0, strlen(name));
+	if (!*name)
+		return false;
 	sysfs(line, sizeof(line), "/sys/class/net/%s/address", name);
-	ASSERT_EQ(6, sscanf(line, "%x:%x:%x:%x:%x:%x", mac, mac + 1, mac + 2,
-			    mac + 3, mac + 4, mac + 5));
+	return sscanf(line, "%hhx:%hhx:%hhx:%hhx:%hhx:%hhx", mac, mac + 1,
+		      mac + 2, mac + 3, mac + 4, mac + 5) == 6;
+}
+
+/* The default GID is the link-local address of the netdev, by its MAC */
+TEST_F(device, gid_is_that_of_the_netdev)
+{
+	struct ibv_gid_entry entry;
+	bool found = false;
+	uint8_t mac[6], eui[8];
+
+	ASSERT_TRUE(get_mac(self, mac));
 	eui[0] = mac[0] ^ 2;
 	eui[1] = mac[1];
 	eui[2] = mac[2];
@@ -237,6 +247,137 @@ TEST_F(device, gid_is_that_of_the_netdev)
 			found = true;
 	}
 	EXPECT_TRUE(found);
+}
+
+/* An address handle as libmlx5 copies it to the WQEs of a UD queue */
+TEST_F(device, abi_12_address_handles)
+{
+	struct ibv_pd *pd = ibv_alloc_pd(self->r.ctx);
+	struct ibv_gid_entry entry;
+	uint8_t mac[6];
+	int handles = 0;
+
+	ASSERT_NE(NULL, pd);
+	if (!mlx5dv_is_supported(self->r.ctx->device))
+		SKIP(return, "not driven by libmlx5");
+	ASSERT_TRUE(get_mac(self, mac));
+	for (int i = 0; i < self->r.port.gid_tbl_len; i++) {
+		struct ibv_ah_attr attr = {
+			.is_global = 1, .port_num = 1, .sl = 3,
+			.grh = { .sgid_index = i, .hop_limit = 9,
+				 .traffic_class = 0x5c, .flow_label = 0x12345 },
+		};
+		struct mlx5dv_ah dv = {};
+		struct mlx5dv_obj obj = { .ah = { .out = &dv } };
+
+		if (ibv_query_gid_ex(self->r.ctx, 1, i, &entry, 0))
+			continue;
+		attr.grh.dgid = entry.gid;
+		obj.ah.in = ibv_create_ah(pd, &attr);
+		ASSERT_NE(NULL, obj.ah.in) {
+			TH_LOG("GID %d, errno %d", i, errno);
+		}
+		handles++;
+		EXPECT_EQ(pd, obj.ah.in->pd);
+		ASSERT_EQ(0, mlx5dv_init_obj(&obj, MLX5DV_OBJ_AH));
+		EXPECT_EQ(0, memcmp(mac, dv.av->rmac, sizeof(mac)));
+		EXPECT_EQ(0, memcmp(&entry.gid, dv.av->rgid, 16));
+		EXPECT_EQ(i << 20 | 0x12345, be32toh(dv.av->grh_gid_fl));
+		EXPECT_EQ(9, dv.av->hop_limit);
+		EXPECT_EQ(0x5c, dv.av->tclass);
+		EXPECT_EQ(3 << 1, dv.av->stat_rate_sl);
+		/* as long as it lives, so does its domain */
+		EXPECT_EQ(EBUSY, ibv_dealloc_pd(pd));
+		EXPECT_EQ(0, ibv_destroy_ah(obj.ah.in));
+	}
+	EXPECT_LT(0, handles);
+	EXPECT_EQ(0, ibv_dealloc_pd(pd));
+}
+
+struct ah_answer {
+	struct ib_uverbs_create_ah_resp core;
+	struct mlx5_ib_create_ah_resp driver;
+};
+
+/* Without libmlx5, which refuses some itself. @out gets @len bytes; 0 or a negative errno */
+static int create_ah(struct ibv_pd *pd, const struct ib_uverbs_ah_attr *attr,
+		     void *out, size_t len)
+{
+	struct {
+		struct ib_uverbs_cmd_hdr hdr;
+		struct ib_uverbs_create_ah cmd;
+	} in = {
+		.hdr = { .command = IB_USER_VERBS_CMD_CREATE_AH,
+			 .in_words = sizeof(in) / 4, .out_words = len / 4 },
+		.cmd = { .response = (uintptr_t)out, .pd_handle = pd->handle,
+			 .attr = *attr },
+	};
+
+	return write(pd->context->cmd_fd, &in, sizeof(in)) == sizeof(in) ? 0 : -errno;
+}
+
+static int destroy_ah(struct ibv_context *ctx, uint32_t handle)
+{
+	struct {
+		struct ib_uverbs_cmd_hdr hdr;
+		struct ib_uverbs_destroy_ah cmd;
+	} in = {
+		.hdr = { .command = IB_USER_VERBS_CMD_DESTROY_AH,
+			 .in_words = sizeof(in) / 4 },
+		.cmd = { .ah_handle = handle },
+	};
+
+	return write(ctx->cmd_fd, &in, sizeof(in)) == sizeof(in) ? 0 : -errno;
+}
+
+TEST_F(device, abi_12_address_handles_as_the_kernel_answers)
+{
+	struct ib_uverbs_ah_attr good = {
+		.is_global = 1, .port_num = 1,
+		.grh = { .sgid_index = self->r.gid_index, .hop_limit = 1 },
+	}, bad;
+	struct ibv_pd *pd = ibv_alloc_pd(self->r.ctx);
+	const size_t answered = offsetof(struct mlx5_ib_create_ah_resp, reserved);
+	struct ibv_gid_entry entry;
+	struct ah_answer answer;
+	uint8_t mac[6];
+	int empty;
+
+	ASSERT_NE(NULL, pd);
+	if (!self->r.softhca)
+		SKIP(return, "not softhca");
+	ASSERT_TRUE(get_mac(self, mac));
+	memcpy(good.grh.dgid, &self->r.gid, 16);
+
+	memset(&answer, 0xee, sizeof(answer));
+	ASSERT_EQ(0, create_ah(pd, &good, &answer, sizeof(answer)));
+	EXPECT_EQ(answered, answer.driver.response_length);
+	EXPECT_EQ(0, memcmp(mac, answer.driver.dmac, sizeof(mac)));
+	EXPECT_EQ(0, destroy_ah(self->r.ctx, answer.core.ah_handle));
+	EXPECT_EQ(-ENOENT, destroy_ah(self->r.ctx, answer.core.ah_handle));
+
+	/* RoCE has no address but a GID */
+	bad = good;
+	bad.is_global = 0;
+	EXPECT_EQ(-EINVAL, create_ah(pd, &bad, &answer, sizeof(answer)));
+	/* from a GID that is not there; no index of a byte is beyond the table */
+	for (empty = self->r.port.gid_tbl_len - 1; empty >= 0; empty--)
+		if (ibv_query_gid_ex(self->r.ctx, 1, empty, &entry, 0))
+			break;
+	ASSERT_LE(0, empty);
+	bad = good;
+	bad.grh.sgid_index = empty;
+	EXPECT_GT(0, create_ah(pd, &bad, &answer, sizeof(answer)));
+	bad = good;
+	bad.port_num = 2;
+	EXPECT_EQ(-EINVAL, create_ah(pd, &bad, &answer, sizeof(answer)));
+	/* no room for the MAC: then the handle is good for nothing */
+	EXPECT_EQ(-EINVAL, create_ah(pd, &good, &answer, sizeof(answer.core)));
+	EXPECT_EQ(-EINVAL, create_ah(pd, &good, &answer,
+				     sizeof(answer.core) + answered / 4 * 4));
+
+	/* nothing of all that is left */
+	EXPECT_EQ(0, ibv_dealloc_pd(pd));
 }
 
 TEST_F(device, all_counters_exist)

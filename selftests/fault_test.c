@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Proves that memory stays pinned while the HCA may still access it, whatever fails: a
- * region whose key can be neither revoked nor destroyed stays as it was; and that a UMR
- * that fails costs nobody but its owner anything.
+ * region whose key can be neither revoked nor destroyed stays as it was; that a UMR that
+ * fails costs nobody but its owner anything; and that the driver refuses what the kernel
+ * could ask of it.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -204,6 +205,33 @@ TEST_F_TIMEOUT(fault, hm_8_19_others_that_wait, 100)
 	EXPECT_EQ(THREADS * 300, good + failed);
 	EXPECT_EQ(0, run(self->p.a, self->p.acq, &read, NULL));
 	EXPECT_EQ(-1, differs(self->here, LEN, 1));
+}
+
+/* PCIe hints are not offered: not for pages on demand, explicit or implicit, nor for others */
+TEST_F(fault, hm_12_8_no_dma_handle)
+{
+	static const unsigned int access[] = { ACCESS_ALL, ACCESS_ALL | IBV_ACCESS_ON_DEMAND };
+	long pinned = pinned_kib();
+	struct ibv_mr *mr;
+	int err = module_load("fault", "dma_handle=1");
+
+	if (err == -EOPNOTSUPP)
+		SKIP(return, "this kernel has no DMA handles");
+	ASSERT_EQ(0, err);
+	for (unsigned int i = 0; i < ARRAY_SIZE(access); i++) {
+		EXPECT_EQ(NULL, ibv_reg_mr(self->p.pd, self->here, LEN, access[i]));
+		EXPECT_EQ(EOPNOTSUPP, errno);
+	}
+	EXPECT_EQ(NULL, ibv_reg_mr(self->p.pd, NULL, SIZE_MAX, access[1]));
+	EXPECT_EQ(EOPNOTSUPP, errno);
+	EXPECT_EQ(pinned, pinned_kib());
+	/* it was for nothing else */
+	ASSERT_EQ(0, module_unload("fault"));
+	for (unsigned int i = 0; i < ARRAY_SIZE(access); i++) {
+		mr = ibv_reg_mr(self->p.pd, self->here, LEN, access[i]);
+		ASSERT_NE(NULL, mr);
+		EXPECT_EQ(0, ibv_dereg_mr(mr));
+	}
 }
 
 TEST_HARNESS_MAIN

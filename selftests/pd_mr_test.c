@@ -21,6 +21,8 @@
 #include "lib/rdma.h"
 #include "lib/mem.h"
 #include "lib/look.h"
+#include "lib/nth.h"
+#include "lib/sys.h"
 #include "../include/hca/syndrome.h"
 
 static int rdma_write(struct pair *p, struct ibv_mr *from, uint64_t laddr,
@@ -472,24 +474,99 @@ static int by_value(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* 70,000 cycles with 64 keys alive at any time, HM-11.4 */
-TEST_F_TIMEOUT(mr, case_18_hm_11_4_cycles, 200)
+/* The same, on an HCA whose keys and pages are all ours */
+FIXTURE(alone) {
+	FIXTURE_DATA(mr) mr;
+};
+
+FIXTURE_SETUP(alone)
+{
+	ASSERT_EQ(0, own_device_add());
+	mr_setup(_metadata, &self->mr, NULL);
+}
+
+FIXTURE_TEARDOWN(alone)
+{
+	mr_teardown(_metadata, &self->mr, NULL);
+	own_device_del();
+}
+
+#define CREATE_KEY	"opcode==0x200"
+#define HCA_CMD		TRACING "events/softhca/hca_cmd/"
+
+static int trace_new_keys(void)
+{
+	return write_file(HCA_CMD "filter", CREATE_KEY) ?:
+	       write_file(TRACING "trace", "") ?: write_file(HCA_CMD "enable", "1");
+}
+
+/* CREATE_MKEY commands since then */
+static int new_keys(void)
+{
+	FILE *file = fopen(TRACING "trace", "r");
+	char line[512];
+	int n = 0;
+
+	write_file(HCA_CMD "enable", "0");
+	write_file(HCA_CMD "filter", "0");
+	if (!file)
+		return -errno;
+	while (fgets(line, sizeof(line), file))
+		n += strstr(line, "hca_cmd: ") != NULL;
+	fclose(file);
+	return n;
+}
+
+/* Does the HCA refuse @key because there is none of that name? */
+static bool is_stale(struct pair *p, uint32_t key, char *addr)
+{
+	struct shca_explain_req req = {
+		.va = AT(addr), .length = 64, .key = key,
+		.access = SHCA_EXPLAIN_WRITE, .remote = 1,
+	};
+	struct shca_explain_step steps[4];
+	uint8_t by;
+
+	return look_walk(p->a, &req, steps, ARRAY_SIZE(steps), &by) >= 0 &&
+	       (by == (HCA_VS_LEVEL0 | HCA_CHECK_NO_MKC) ||
+		by == (HCA_VS_LEVEL0 | HCA_CHECK_FREE) ||
+		by == (HCA_VS_LEVEL0 | HCA_CHECK_VARIANT));
+}
+
+/*
+ * 70,000 cycles with 64 keys alive at any time: no key that is gone works, no key is made
+ * that could have come from the pool, and the HCA needs no further page.
+ */
+TEST_F_TIMEOUT(alone, case_18_hm_11_4_cycles, 200)
 {
 	enum { CYCLES = 70000, LIVE = 64 };
+	FIXTURE_DATA(mr) *mr = &self->mr;
+	uint32_t keys[LIVE], stale[LIVE] = {};
+	bool ours = mr->p.r.softhca;
 	struct ibv_mr *live[LIVE] = {};
+	long long requests = 0;
 	long before = pinned_kib();
-	uint32_t keys[LIVE];
 
 	for (int i = 0; i < CYCLES; i++) {
-		struct ibv_mr **slot = &live[i % LIVE];
+		struct ibv_mr **slot = &live[i % LIVE], gone = {};
 
-		if (*slot)
+		if (i == LIVE && ours) {
+			requests = hw_counter("fw_page_request");
+			ASSERT_EQ(0, trace_new_keys());
+		}
+		if (*slot) {
+			stale[i % LIVE] = (*slot)->rkey;
 			ASSERT_EQ(0, ibv_dereg_mr(*slot));
-		*slot = ibv_reg_mr(self->p.pd, self->buf + i % 8 * PAGE, PAGE,
+		}
+		*slot = ibv_reg_mr(mr->p.pd, mr->buf + i % 8 * PAGE, PAGE,
 				   ACCESS_ALL);
 		ASSERT_NE(NULL, *slot) {
 			TH_LOG("cycle %d, errno %d", i, errno);
 		}
+		if (i >= LIVE && ours)
+			ASSERT_TRUE(is_stale(&mr->p, stale[i % LIVE], (*slot)->addr)) {
+				TH_LOG("cycle %d, key %#x", i, stale[i % LIVE]);
+			}
 		if (i % 1000 || i < LIVE)
 			continue;
 		for (int n = 0; n < LIVE; n++)
@@ -497,12 +574,28 @@ TEST_F_TIMEOUT(mr, case_18_hm_11_4_cycles, 200)
 		qsort(keys, LIVE, sizeof(*keys), by_value);
 		for (int n = 1; n < LIVE; n++)
 			ASSERT_NE(keys[n - 1], keys[n]);
-		ASSERT_EQ(0, rdma_write(&self->p, self->all,
-					AT(self->buf + HALF), 64, *slot,
-					AT((*slot)->addr)));
+		fill(mr->buf + HALF, 64, i);
+		ASSERT_EQ(0, rdma_write(&mr->p, mr->all, AT(mr->buf + HALF), 64,
+					*slot, AT((*slot)->addr)));
+		ASSERT_EQ(-1, differs((*slot)->addr, 64, i));
+		/* what explain says, a request finds */
+		gone.rkey = stale[i / 1000 % LIVE];
+		fill(mr->buf + HALF, 64, i + 1);
+		ASSERT_EQ(IBV_WC_REM_ACCESS_ERR,
+			  rdma_write(&mr->p, mr->all, AT(mr->buf + HALF), 64,
+				     &gone, AT((*slot)->addr)));
+		ASSERT_EQ(-1, differs((*slot)->addr, 64, i));
+		ASSERT_EQ(0, pair_reconnect(&mr->p));
 	}
-	for (int i = 0; i < LIVE; i++)
+	if (ours) {
+		EXPECT_EQ(0, new_keys());
+		EXPECT_EQ(requests, hw_counter("fw_page_request"));
+	}
+	for (int i = 0; i < LIVE; i++) {
+		keys[i] = live[i]->rkey;
 		EXPECT_EQ(0, ibv_dereg_mr(live[i]));
+		EXPECT_TRUE(!ours || is_stale(&mr->p, keys[i], mr->buf));
+	}
 	EXPECT_EQ(before, pinned_kib());
 }
 

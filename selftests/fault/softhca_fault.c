@@ -9,6 +9,9 @@
 #include <linux/errno.h>
 #include <linux/kprobes.h>
 #include <linux/module.h>
+#ifdef HAVE_DMAH
+#include <rdma/ib_verbs.h>
+#endif
 
 #define MAX_REFUSED	4
 
@@ -20,6 +23,10 @@ MODULE_PARM_DESC(refuse, "functions of softhca that fail");
 static int spoil;
 module_param(spoil, int, 0444);
 MODULE_PARM_DESC(spoil, "how many UMRs are spoilt");
+
+static bool dma_handle;
+module_param(dma_handle, bool, 0444);
+MODULE_PARM_DESC(dma_handle, "regions are registered with a DMA handle");
 
 static atomic_t to_spoil;
 
@@ -43,14 +50,26 @@ static int spoil_it(struct kprobe *probe, struct pt_regs *regs)
 	return 0;
 }
 
+#ifdef HAVE_DMAH
+static struct ib_dmah handle;
+
+/* the sixth argument */
+static int give_handle(struct kprobe *probe, struct pt_regs *regs)
+{
+	regs->r9 = (unsigned long)&handle;
+	return 0;
+}
+#endif
+
 /* its presence keeps the probe from being optimized into one that cannot change the way */
 static void never(struct kprobe *probe, struct pt_regs *regs, unsigned long flags)
 {
 }
 
 static char symbol[MAX_REFUSED][64];
-static struct kprobe probes[MAX_REFUSED + 1];
-static struct kprobe *registered[MAX_REFUSED + 1];
+static struct kprobe probes[MAX_REFUSED + 2];
+static struct kprobe *registered[MAX_REFUSED + 2];
+static int nr;
 
 static int __init fault_init(void)
 {
@@ -65,15 +84,24 @@ static int __init fault_init(void)
 	}
 	probes[i].symbol_name = "softhca:shca_umr_post_send_wait";
 	probes[i].pre_handler = spoil_it;
-	probes[i].post_handler = never;
-	for (i = 0; i <= refused; i++)
-		registered[i] = &probes[i];
-	return register_kprobes(registered, refused + 1);
+	probes[i++].post_handler = never;
+	if (dma_handle) {
+#ifdef HAVE_DMAH
+		probes[i].symbol_name = "softhca:shca_reg_user_mr";
+		probes[i].pre_handler = give_handle;
+		probes[i++].post_handler = never;
+#else
+		return -EOPNOTSUPP;
+#endif
+	}
+	for (nr = 0; nr < i; nr++)
+		registered[nr] = &probes[nr];
+	return register_kprobes(registered, nr);
 }
 
 static void __exit fault_exit(void)
 {
-	unregister_kprobes(registered, refused + 1);
+	unregister_kprobes(registered, nr);
 }
 
 module_init(fault_init);

@@ -11,6 +11,7 @@
 #include <rdma/rdma_netlink.h>
 #include "nth.h"
 #include "prm.h"
+#include "rdma.h"
 #include "sys.h"
 
 #define DEBUG	"/sys/kernel/debug/"
@@ -276,6 +277,48 @@ int link_del(const char *name)
 	begin(&req, RDMA_NLDEV_CMD_DELLINK, NLM_F_ACK);
 	add(&req, RDMA_NLDEV_ATTR_DEV_INDEX, &wanted.index, sizeof(wanted.index));
 	return ask(&req, NULL, NULL);
+}
+
+#define OWN_DEVICE	"softhca_own"
+#define OWN_NETDEV	"shca_own0"
+
+static bool has_own_device;
+
+int own_device_add(void)
+{
+	uint64_t end = now_us() + WAIT_MS * 1000;
+	struct rdma r;
+	int err;
+
+	if (getenv("IBV_TEST_DEV"))
+		return 0;
+	/* one that a test has left behind is as good as none */
+	link_del(OWN_DEVICE);
+	if (system("ip link show " OWN_NETDEV " >/dev/null 2>&1 || ip link add " OWN_NETDEV
+		   " type dummy; ip link set " OWN_NETDEV " up"))
+		return -EIO;
+	err = link_add(OWN_DEVICE, OWN_NETDEV);
+	if (err)
+		return err;
+	has_own_device = true;
+	setenv("IBV_TEST_DEV", OWN_DEVICE, 1);
+	/* its GID comes a little later */
+	while ((err = rdma_open(&r)) && now_us() < end)
+		usleep(1000);
+	if (!err)
+		rdma_close(&r);
+	return err;
+}
+
+void own_device_del(void)
+{
+	if (!has_own_device)
+		return;
+	link_del(OWN_DEVICE);
+	if (system("ip link del " OWN_NETDEV))
+		perror(OWN_NETDEV);
+	unsetenv("IBV_TEST_DEV");
+	has_own_device = false;
 }
 
 /* The ledger */

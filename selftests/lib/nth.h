@@ -55,4 +55,11 @@ void ledger_end(void);
 int link_add(const char *name, const char *netdev);
 int link_del(const char *name);
 
+/*
+ * A device of the caller's own, which rdma_open() opens from now on: nobody else uses its
+ * HCA, and it may be taken away. Does nothing where IBV_TEST_DEV names another.
+ */
+int own_device_add(void);
+void own_device_del(void);
+
 #endif

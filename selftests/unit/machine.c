@@ -103,6 +103,15 @@ static void region_add(struct machine *m, u64 dma, u64 len, u64 frame, bool pois
 		ASAN_POISON_MEMORY_REGION(m->bus + frame, len);
 }
 
+/* whoever kept a pointer to it dies */
+static void region_forbid(struct machine *m, struct region *r)
+{
+	if (r->poison)
+		forbid(m->bus + r->frame, r->len);
+	else
+		mprotect(m->bus + r->frame, r->len, PROT_NONE);
+}
+
 static void region_del(struct machine *m, u64 dma)
 {
 	size_t i = region_at(m, dma);
@@ -110,11 +119,8 @@ static void region_del(struct machine *m, u64 dma)
 
 	if (!i || r->dma != dma)
 		die("unmap of %#llx, which is not mapped", dma);
-	/* whoever kept a pointer to it dies; the address range may be somebody else's later */
-	if (r->poison)
-		forbid(m->bus + r->frame, r->len);
-	else
-		mprotect(m->bus + r->frame, r->len, PROT_NONE);
+	/* the address range may be somebody else's later */
+	region_forbid(m, r);
 	memmove(r, r + 1, (m->nr_regions - i) * sizeof(*r));
 	m->nr_regions--;
 }
@@ -648,18 +654,34 @@ void machine_kill(struct machine *m)
 	free(m);
 }
 
-void machine_free(struct machine *m)
+void machine_teardown(struct machine *m)
 {
 	unsigned int n;
 
-	shim_run();
 	m->policy = PAGES_IGNORE;
 	m_simple(m, MLX5_CMD_OP_TEARDOWN_HCA, 0);
+	m->up = false;
+	m->bus_maps_up = m->bus_maps;
 	while ((n = pages_take(m, 64)))
 		;
 	if (m->fw_given)
 		die("%u firmware pages did not come back", m->fw_given);
+	for (size_t i = 0; i < m->nr_regions; i++)
+		region_forbid(m, &m->regions[i]);
+}
+
+void machine_free(struct machine *m)
+{
+	shim_run();
+	if (m->up)
+		machine_teardown(m);
+	/* longer than any timer that could have been left behind */
+	shim_advance(10 * NSEC_PER_SEC);
 	m_simple(m, MLX5_CMD_OP_DISABLE_HCA, 0);
+	hca_destroy(m->hca);
+	m->hca = NULL;
+	if (m->bus_maps != m->bus_maps_up)
+		die("%lu accesses to the bus after the teardown", m->bus_maps - m->bus_maps_up);
 	machine_kill(m);
 }
 

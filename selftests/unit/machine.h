@@ -122,6 +122,7 @@ struct machine {
 	unsigned int nr_events;
 	struct mlx5_eqe events[MAX_EVENTS];	/* those of the async EQ */
 	unsigned long bus_maps, bus_refused;
+	unsigned long bus_maps_up;		/* those until the teardown */
 	void (*bus_hook)(struct machine *m, u64 dma, size_t len);
 	void *hook_arg;
 
@@ -149,7 +150,11 @@ struct machine {
 struct machine *machine_new(void);		/* power on and bring up */
 struct machine *machine_power_on(void);		/* only that */
 void machine_bring_up(struct machine *m);
-void machine_free(struct machine *m);		/* tear down; every page must come back */
+/*
+ * TEARDOWN_HCA: every page must come back, and from its answer on nothing may look at the bus or touch memory, HM-11.7
+ */
+void machine_teardown(struct machine *m);
+void machine_free(struct machine *m);		/* that, if it was not done, and power off */
 void machine_kill(struct machine *m);		/* power off without a word */
 
 /* memory */

@@ -799,6 +799,28 @@ TEST("HM-6.18", not_enabled)
 	}
 }
 
+/* a fault is open in every part, one peer lets another wait for a receive and a third does not answer */
+TEST_ODP("HM-11.7", torn_down_with_open_faults)
+{
+	struct pair rnr = pair_new(m), silent = pair_new(m);
+	struct host h = host_new(m);
+	struct fault f;
+
+	for (enum role part = 0; part < PARTS; part++) {
+		struct pair p = pair_new(m);
+
+		post_part_as(&h, &p, part, h.key, part * PAGE, 8);
+		f = ONE_FAULT(&h);
+		ASSERT_EQ(f.type, parts[part].type);
+	}
+	post_send(rnr.a, rnr.lkey, rnr.s, 64);
+	qp_reset(silent.b);
+	post_write(silent.a, silent.lkey, silent.s, 64, silent.rkey, silent.d);
+	machine_teardown(m);
+	/* it comes too late */
+	ASSERT_NE(resume(&h, &f, false), 0);
+}
+
 /* who waits holds nothing: keys change at once, and what they were before the fault is forgotten */
 TEST_ODP("HM-11.5", keys_change_while_somebody_waits)
 {

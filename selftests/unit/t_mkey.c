@@ -852,6 +852,52 @@ TEST("HM-7.8", the_last_index_and_then_none)
 	ASSERT_EQ(key >> 8, 0x12345u);
 }
 
+/* 64 keys at any time, with tables of every kind: no page of ICM and no index is lost on the way */
+TEST("HM-11.4 case 18", cycles_leave_nothing_behind)
+{
+	/* none; in shared pages; one page and three of their own */
+	static const u32 octwords[] = { 0, 1, 5, 128, 200, 700 };
+	enum { CYCLES = 70000, LIVE = 64 };
+	const char *slow = getenv("SLOW");
+	unsigned int free, requests, n;
+	u32 live[LIVE] = {}, prev = 0;
+	struct pair p = pair_new(m);
+
+	/* no request and no surplus: the HCA lives on what it has */
+	pages_give(m, 700 - pages_free_now(m));
+	free = pages_free_now(m);
+	requests = m->page_requests;
+	for (n = 0; n < CYCLES + LIVE; n++) {
+		u32 size = octwords[n % ARRAY_SIZE(octwords)], *key = &live[n % LIVE], old = *key;
+		struct key_attr a = { KEY_ALL, .mode = size ? MTT : PA, .len = 4096, .length64 = !size, .octwords = size,
+				      .variant = n };
+
+		if (old)
+			ASSERT_EQ(key_free(m, old), 0);
+		if (n >= CYCLES) {
+			*key = 0;
+			continue;
+		}
+		*key = key_new(m, &a);
+		if (n)
+			ASSERT_EQ(*key >> 8, (prev >> 8) + 1);
+		prev = *key;
+		if (old)
+			ASSERT_EQ(syndrome_of(m, p.a, old, 0, 1), HCA_VS_LEVEL0 | HCA_CHECK_NO_MKC);
+		for (unsigned int i = 0; n % 1000 == 0 && i < LIVE; i++)
+			if (live[i])
+				ASSERT_NE(syndrome_of(m, p.a, live[i], 0, 1), HCA_VS_LEVEL0 | HCA_CHECK_NO_MKC);
+	}
+	ASSERT_EQ(pages_free_now(m), free);
+	ASSERT_EQ(m->page_requests, requests);
+	if (!slow || !*slow)
+		return;
+	/* all indices but those that are never handed out and the two of the pair */
+	for (n = 0; !key_try(m, &(struct key_attr){ .mode = PA, .length64 = true }, &prev); n++)
+		;
+	ASSERT_EQ(n, (1u << 20) - 16 - 2);
+}
+
 /* each allocation of each creating command fails once: LIM_ERR or NO_RES, nothing changed, nothing leaked */
 
 static u8 make_mkey(struct machine *m, bool undo)

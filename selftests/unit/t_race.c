@@ -314,6 +314,36 @@ TEST("HM-7.7 HM-6.9 HM-11.1 HM-11.2 HM-11.3 HM-9.1 case 28", a_withdrawal_waits_
 	}
 }
 
+static void tear_down(struct act *act)
+{
+	machine_teardown(act->p->m);
+}
+
+/* the machine watches that nothing is touched any more when the command has been answered */
+TEST_BARE("HM-11.7", a_teardown_waits_for_the_chunk)
+{
+	static void (*const post[])(struct act *act) = { post_big_write, post_big_read, post_big_send };
+
+	big = 1 << 20;
+	for (unsigned int n = 0; n < ARRAY_SIZE(post) * 2 * 3; n++) {
+		struct mem src, dst;
+		struct act act;
+		struct pair p;
+
+		m = machine_new();
+		src = mem_new(m, big);
+		dst = mem_new(m, big);
+		p = pair_new(m);
+		big_lkey = mr_new(m, &src, 0, big, 0);
+		big_rkey = mr_new(m, &dst, 0, big, 0);
+		act = (struct act){ .fn = tear_down, .p = &p, .when = n & 1 ? &dst : &src, .at = n / 6 * 80, .must_wait = true };
+		run_with(&act, m, post[n / 2 % 3]);
+		/* the message is not over: TEARDOWN_HCA does not wait for so much */
+		ASSERT_LT(act.copied_after, (u64)big);
+		machine_free(m);
+	}
+}
+
 static void destroy_other_key(struct act *act)
 {
 	act->status = key_free(act->p->m, act->key);
