@@ -14,6 +14,7 @@
 #include "lib/harness.h"
 #include "lib/rdma.h"
 #include "lib/mem.h"
+#include "lib/nth.h"
 #include "lib/sys.h"
 
 #define LEN		(4 * PAGE)
@@ -103,6 +104,65 @@ TEST_F(fault, hm_11_6_destroyed_instead)
 	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR,
 		  run(self->p.a, self->p.acq, &read, NULL));
 	EXPECT_EQ(0, ibv_dereg_mr(next));
+}
+
+/* On a device that may be taken away */
+FIXTURE(removed) {
+	FIXTURE_DATA(fault) fault;
+	long unpinned;
+};
+
+FIXTURE_SETUP(removed)
+{
+	if (getenv("IBV_TEST_DEV"))
+		SKIP(return, "the device is not ours to take away");
+	ASSERT_EQ(0, own_device_add());
+	self->unpinned = pinned_kib();
+	fault_setup(_metadata, &self->fault, NULL);
+}
+
+FIXTURE_TEARDOWN(removed)
+{
+	fault_teardown(_metadata, &self->fault, NULL);
+	own_device_del();
+}
+
+static int refusals(void)
+{
+	FILE *file = fopen("/sys/module/softhca_fault/parameters/refusals", "r");
+	int n = -1;
+
+	if (!file)
+		return -errno;
+	if (fscanf(file, "%d", &n) != 1)
+		n = -EINVAL;
+	fclose(file);
+	return n;
+}
+
+/*
+ * A key that the HCA would not let go of when the program asked, nor when the device
+ * begins to go. The removal comes back to it, and then its pages are released. (Of an HCA
+ * that never lets go the core warns, and the pages are lost: it is not reset by force.)
+ */
+TEST_F(removed, hm_11_6_released_with_the_device)
+{
+	FIXTURE_DATA(fault) *f = &self->fault;
+	struct op read = read_of(f);
+	long pinned = pinned_kib();
+
+	EXPECT_LE(self->unpinned + 2 * (long)LEN / 1024, pinned);
+	ASSERT_EQ(0, module_load("fault", "refuse=" REVOKE "," DESTROY " times=2"));
+	EXPECT_EQ(EIO, ibv_dereg_mr(f->there_mr));
+	EXPECT_EQ(2, refusals());
+	EXPECT_EQ(pinned, pinned_kib());
+	EXPECT_EQ(0, run(f->p.a, f->p.acq, &read, NULL));
+	EXPECT_EQ(-1, differs(f->here, LEN, 1));
+	own_device_del();
+	EXPECT_EQ(4, refusals());
+	EXPECT_EQ(self->unpinned, pinned_kib());
+	f->here_mr = NULL;
+	f->there_mr = NULL;
 }
 
 /* rereg fails before it has begun: case 15 from inside */

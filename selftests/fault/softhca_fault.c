@@ -20,6 +20,14 @@ static int refused;
 module_param_array(refuse, charp, &refused, 0444);
 MODULE_PARM_DESC(refuse, "functions of softhca that fail");
 
+static int times;
+module_param(times, int, 0444);
+MODULE_PARM_DESC(times, "how many calls of each fail, 0: all");
+
+static int refusals;
+module_param(refusals, int, 0444);
+MODULE_PARM_DESC(refusals, "how many calls have failed");
+
 static int spoil;
 module_param(spoil, int, 0444);
 MODULE_PARM_DESC(spoil, "how many UMRs are spoilt");
@@ -30,6 +38,9 @@ MODULE_PARM_DESC(dma_handle, "regions are registered with a DMA handle");
 
 static atomic_t to_spoil;
 
+static struct kprobe probes[MAX_REFUSED + 2];
+static atomic_t calls[MAX_REFUSED];
+
 static int fail(void)
 {
 	return -EIO;
@@ -38,6 +49,9 @@ static int fail(void)
 /* goes on in fail() in place of the function that was entered */
 static int refuse_it(struct kprobe *probe, struct pt_regs *regs)
 {
+	if (atomic_inc_return(&calls[probe - probes]) > times && times)
+		return 0;
+	refusals++;
 	instruction_pointer_set(regs, (unsigned long)fail);
 	return 1;
 }
@@ -67,7 +81,6 @@ static void never(struct kprobe *probe, struct pt_regs *regs, unsigned long flag
 }
 
 static char symbol[MAX_REFUSED][64];
-static struct kprobe probes[MAX_REFUSED + 2];
 static struct kprobe *registered[MAX_REFUSED + 2];
 static int nr;
 
