@@ -66,6 +66,18 @@ void unit_skip(const char *why)
 	_exit(SKIPPED);
 }
 
+bool unit_slow(void)
+{
+	const char *slow = getenv("SLOW");
+
+	return slow && *slow;
+}
+
+unsigned int unit_rounds(unsigned int n)
+{
+	return unit_slow() ? n : n / 3;
+}
+
 static void run(struct unit_test *t)
 {
 	struct machine *m = t->bare ? NULL : machine_new();

@@ -838,10 +838,9 @@ TEST("scale", a_hundred_thousand_keys)
 TEST("HM-7.8", the_last_index_and_then_none)
 {
 	struct key_attr a = { .mode = PA, .length64 = true };
-	const char *slow = getenv("SLOW");
 	u32 n, key = 0;
 
-	if (!slow || !*slow)
+	if (!unit_slow())
 		SKIP("SLOW=1 makes a million keys");
 	for (n = 0; n < (1u << 20) - 16; n++)
 		if (key_try(m, &a, &key))
@@ -858,9 +857,7 @@ TEST("HM-11.4 case 18", cycles_leave_nothing_behind)
 	/* none; in shared pages; one page and three of their own */
 	static const u32 octwords[] = { 0, 1, 5, 128, 200, 700 };
 	enum { LIVE = 64 };
-	bool slow = getenv("SLOW") && *getenv("SLOW");
-	unsigned int cycles = slow ? 70000 : 7000;
-	unsigned int free, requests, n;
+	unsigned int cycles = unit_rounds(70000), free, requests, n;
 	u32 live[LIVE] = {}, prev = 0;
 	struct pair p = pair_new(m);
 
@@ -891,7 +888,7 @@ TEST("HM-11.4 case 18", cycles_leave_nothing_behind)
 	}
 	ASSERT_EQ(pages_free_now(m), free);
 	ASSERT_EQ(m->page_requests, requests);
-	if (!slow)
+	if (!unit_slow())
 		return;
 	/* all indices but those that are never handed out and the two of the pair */
 	for (n = 0; !key_try(m, &(struct key_attr){ .mode = PA, .length64 = true }, &prev); n++)

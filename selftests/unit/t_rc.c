@@ -155,10 +155,11 @@ TEST("sge", random_lists_on_both_sides)
 	u32 lkey = mr_new(m, &src, 0x345, 60 * 4096, 0x345), rkey = mr_new(m, &dst, 0x7f1, 60 * 4096, 0x7f1);
 	static u8 want[64 * 4096], message[64 * 4096];
 	u32 total, len, bytes;
-	int round, i, n;
+	unsigned int round;
+	int i, n;
 
 	mem_fill(&src, 0, src.len, 1);
-	for (round = 0; round < 300; round++) {
+	for (round = 0; round < unit_rounds(300); round++) {
 		int kind = rnd(3);	/* SEND, WRITE, READ */
 		int max_gather = kind == 0 ? 62 : 61;
 		struct sge sge[32];

@@ -806,7 +806,7 @@ TEST("HM 4.2", random_walks_agree_with_the_model)
 	unsigned int n, hits[16] = {}, ok = 0;
 
 	rnd_mem = mem_new(m, 12 * 4096);
-	for (n = 0; n < 30000; n++) {
+	for (n = 0; n < unit_rounds(30000); n++) {
 		static struct model_key k;
 		enum hca_access access = rnd(3);
 		bool remote = access == HCA_ACCESS_ATOMIC || rnd(2);
@@ -866,7 +866,7 @@ TEST("HM 4.2", random_requests_agree_with_the_model)
 	unsigned int n, failed = 0;
 
 	rnd_mem = mem_new(m, 12 * 4096);
-	for (n = 0; n < 1500; n++) {
+	for (n = 0; n < unit_rounds(1500); n++) {
 		static struct model_key k;
 		bool write = rnd(2);
 		u64 va, i, page;

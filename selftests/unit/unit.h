@@ -21,6 +21,10 @@ struct unit_test {
 void unit_register(struct unit_test *t);
 void unit_fail(const char *file, int line, const char *fmt, ...) __printf(3, 4) __noreturn;
 void unit_skip(const char *why) __noreturn;
+/* SLOW=1 is in the environment: time does not count */
+bool unit_slow(void);
+/* how many of @n rounds: all of them if unit_slow(), else a third */
+unsigned int unit_rounds(unsigned int n);
 
 #define TEST_(id_, name_, bare_) \
 	static void test_##name_(struct machine *m); \
